@@ -1,0 +1,74 @@
+# Everything starts here: `make serve` runs the broker, `make test` proves it, `make help` lists the rest.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+PYTHON ?= python3
+PORT ?= 8787
+DATA ?= ./data
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+COMPILED_SOURCES := $(wildcard _fast/*.pyx _fast/*.pxd _fast/*.h) setup.py
+DEBUG_TREE := build/debug
+
+.PHONY: help serve test test-debug check bench torture wheel clean
+
+help: ## List what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Courier needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12"; exit 1; }
+	@echo "Creating $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.dependencies: $(VENV)/.created pyproject.toml
+	@echo "Installing dependencies ..."
+	@$(PIP) install --group dev
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.dependencies $(COMPILED_SOURCES)
+	@echo "Building the compiled modules and installing courier into $(VENV) ..."
+	@$(PIP) install --no-build-isolation --editable . || { echo "The build needs a C compiler: apt-get install gcc"; exit 1; }
+	@touch $@
+
+$(DEBUG_TREE)/.built: $(VENV)/.dependencies $(COMPILED_SOURCES)
+	@echo "Building the compiled modules with every check on, in $(DEBUG_TREE) ..."
+	@mkdir -p $(DEBUG_TREE)/_fast
+	@ln -sfn $(addprefix $(CURDIR)/,broker edge bench tests docs examples pyproject.toml README.md Makefile .ci) $(DEBUG_TREE)/
+	@cp _fast/*.py _fast/*.pyi _fast/*.pyx _fast/*.pxd _fast/py.typed $(DEBUG_TREE)/_fast/
+	@cp _fast/*.h $(DEBUG_TREE)/_fast/
+	@cp setup.py $(DEBUG_TREE)/
+	@cd $(DEBUG_TREE) && COURIER_DEBUG_BUILD=1 $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+serve: $(VENV)/.built ## Run the broker on 127.0.0.1:$(PORT), its journal in $(DATA)
+	@exec $(BIN)/courier serve --port $(PORT) --data $(DATA)
+
+test: $(VENV)/.built ## Run the tests
+	@$(BIN)/pytest $(ARGS)
+
+test-debug: $(VENV)/.built $(DEBUG_TREE)/.built ## Run the same tests on compiled modules with every check on
+	@cd $(DEBUG_TREE) && $(CURDIR)/$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.built ## Lint, type-check, check the layers and the tidiness of the tree
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/pytest --quiet tests/tidy
+
+bench: $(VENV)/.built ## Run the benchmarks
+	@$(BIN)/pytest bench --benchmark-only --benchmark-columns=median,ops,rounds $(ARGS)
+
+torture: $(VENV)/.built ## Crash, power-cut and property tests, for much longer
+	@COURIER_WORKLOAD=torture HYPOTHESIS_PROFILE=torture $(BIN)/pytest tests/adversity tests/journal tests/fast $(ARGS)
+
+wheel: $(VENV)/.dependencies ## Build the sdist and the wheel into dist/
+	@$(BIN)/python -m build
+
+clean: ## Remove everything that was built (never $(DATA))
+	rm -rf $(VENV) build dist *.egg-info _fast/*.so _fast/*.c

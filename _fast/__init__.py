@@ -1,0 +1,20 @@
+"""The compiled structures under the hot path. Nothing here awaits, logs or touches the network.
+
+    dedupe    has this identity been seen, and is its first copy on disk yet?
+    ring      the events of one stream that wait for a subscriber, in order
+    credits   whose turn is it, among the subscribers that have room?
+    leases    which deliveries are out, and which of them have run out of time?
+    commit    a whole batch of events into SQLite with one release of the GIL
+
+Import from this package, never from its modules: import-linter cannot see into a `.pyx`.
+"""
+
+from _fast.build_flavour import DEBUG_BUILD
+from _fast.commit import CommitError, Committer, Written
+from _fast.commit import __file__ as COMMIT_EXTENSION
+from _fast.credits import Credits
+from _fast.dedupe import Dedupe
+from _fast.leases import Leases
+from _fast.ring import Ring
+
+__all__ = ["COMMIT_EXTENSION", "DEBUG_BUILD", "CommitError", "Committer", "Credits", "Dedupe", "Leases", "Ring", "Written"]

@@ -1,0 +1,51 @@
+from libc.stdint cimport int32_t, int64_t
+
+cdef extern from "sqlite_api.h":
+    ctypedef struct sqlite3_stmt:
+        pass
+    ctypedef struct courier_connection:
+        void* db
+        const void* api
+
+# One value to bind. The bytes belong to an object that the caller's list keeps alive.
+cdef struct Cell:
+    const char* data
+    int64_t integer   # the integer, or the number of bytes
+    int32_t kind      # one of KIND_*
+
+cdef struct Outcome:
+    int64_t seq            # > 0 new, < 0 duplicate, 0 refused
+    int64_t received_at    # of the original, for a duplicate
+    int64_t conflict
+
+cdef class Cells:
+    cdef Cell* cells
+    cdef Py_ssize_t rows
+    cdef Py_ssize_t columns
+    cdef int64_t total_bytes
+
+    cdef int fill(self, object rows, Py_ssize_t columns) except -1
+
+cdef class Written:
+    cdef readonly list seqs
+    cdef readonly dict duplicates
+    cdef readonly int64_t next_seq
+    cdef readonly int64_t total_bytes
+
+cdef class Committer:
+    cdef courier_connection _connection
+    cdef sqlite3_stmt* _begin
+    cdef sqlite3_stmt* _commit
+    cdef sqlite3_stmt* _rollback
+    cdef sqlite3_stmt* _insert
+    cdef sqlite3_stmt* _duplicate
+    cdef sqlite3_stmt* _update
+    cdef Py_ssize_t _event_columns
+    cdef Py_ssize_t _update_columns
+
+    cdef sqlite3_stmt* _prepare(self, str sql) except NULL
+    cdef int _run(self, sqlite3_stmt* statement) noexcept nogil
+    cdef int _bind(self, sqlite3_stmt* statement, int first, const Cell* cells, Py_ssize_t count) noexcept nogil
+    cdef int _insert_one(self, const Cell* cells, int64_t seq, Outcome* outcome) noexcept nogil
+    cdef int _write_all(self, Cells events, Cells updates, Outcome* outcomes, int64_t* next_seq, bint commit) noexcept nogil
+    cdef _fail(self)

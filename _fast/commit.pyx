@@ -1,0 +1,301 @@
+"""The commit loop: a whole batch of events into SQLite with one release of the GIL.
+
+apsw releases and retakes the GIL around every `sqlite3_step`. Alone that costs little; beside a busy
+event loop each retake waits for up to a switch interval, and `executemany` falls from 400,000 rows a
+second to a few thousand. Here the values of a batch are gathered under the GIL, then everything from
+BEGIN to COMMIT, the fsync included, runs without it. Rejected: one `INSERT … SELECT FROM json_each(?)`
+a batch, which also takes the GIL once but parses its own JSON, and multi-row VALUES, which still takes
+it in proportion to the rows. A duplicate is found by the insert that changed nothing, not by RETURNING
+on every row, which halves the rate for the sake of the rare case.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_CheckExact
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+
+from _fast.commit cimport Cell, Outcome
+
+cdef extern from "sqlite_api.h":
+    enum:
+        COURIER_SQLITE_OK
+        COURIER_SQLITE_TOOBIG
+        COURIER_SQLITE_CONSTRAINT
+        COURIER_SQLITE_MISMATCH
+        COURIER_SQLITE_ROW
+        COURIER_SQLITE_DONE
+    courier_connection courier_take_loaded() noexcept nogil
+    int courier_bind_blob(const courier_connection*, sqlite3_stmt*, int, const void*, int) noexcept nogil
+    int courier_bind_int64(const courier_connection*, sqlite3_stmt*, int, int64_t) noexcept nogil
+    int courier_bind_null(const courier_connection*, sqlite3_stmt*, int) noexcept nogil
+    int courier_bind_text(const courier_connection*, sqlite3_stmt*, int, const char*, int) noexcept nogil
+    int courier_bind_parameter_count(const courier_connection*, sqlite3_stmt*) noexcept nogil
+    int courier_changes(const courier_connection*) noexcept nogil
+    int64_t courier_column_int64(const courier_connection*, sqlite3_stmt*, int) noexcept nogil
+    const char* courier_errmsg(const courier_connection*) noexcept nogil
+    int courier_finalize(const courier_connection*, sqlite3_stmt*) noexcept nogil
+    int courier_get_autocommit(const courier_connection*) noexcept nogil
+    int courier_libversion_number(const courier_connection*) noexcept nogil
+    int courier_reset(const courier_connection*, sqlite3_stmt*) noexcept nogil
+    int courier_step(const courier_connection*, sqlite3_stmt*) noexcept nogil
+    int courier_prepare(const courier_connection*, const char*, int, sqlite3_stmt**) noexcept nogil
+    int courier_extended_errcode(const courier_connection*) noexcept nogil
+
+cdef enum:
+    KIND_NULL
+    KIND_INTEGER
+    KIND_TEXT
+    KIND_BLOB
+    BYTES_MAX = 0x7FFFFFFF
+
+
+class CommitError(Exception):
+    def __init__(self, code, message):
+        super().__init__(f"{message} (SQLite result code {code})")
+        self.code = code
+
+
+@cython.final
+cdef class Cells:
+    """The values of several rows as plain C, so that they can be bound without the GIL."""
+
+    def __dealloc__(self):
+        PyMem_Free(self.cells)
+
+    cdef int fill(self, object rows, Py_ssize_t columns) except -1:
+        """Point at the values of `rows`, which the caller keeps alive and unchanged as long as this is used."""
+        cdef Py_ssize_t row_index
+        cdef Py_ssize_t column
+        cdef Py_ssize_t size
+        cdef tuple row
+        cdef object value
+        cdef Cell* cell
+        self.rows = len(rows)
+        self.columns = columns
+        self.total_bytes = 0
+        self.cells = <Cell*>PyMem_Malloc(<size_t>max(1, self.rows * columns) * sizeof(Cell))
+        if self.cells == NULL:
+            raise MemoryError(f"no memory for a batch of {self.rows} rows")
+        cell = self.cells
+        for row_index in range(self.rows):
+            value = rows[row_index]
+            if not isinstance(value, tuple) or len(value) != columns:
+                raise TypeError(f"row {row_index} is not a tuple of {columns} values")
+            row = <tuple>value
+            for column in range(columns):
+                value = row[column]
+                cell.data = NULL
+                cell.integer = 0
+                if value is None:
+                    cell.kind = KIND_NULL
+                elif PyLong_CheckExact(value):
+                    cell.kind = KIND_INTEGER
+                    cell.integer = value
+                elif type(value) is str:
+                    cell.kind = KIND_TEXT
+                    cell.data = PyUnicode_AsUTF8AndSize(value, &size)
+                    cell.integer = size
+                elif type(value) is bytes:
+                    cell.kind = KIND_BLOB
+                    cell.data = PyBytes_AS_STRING(value)
+                    cell.integer = PyBytes_GET_SIZE(value)
+                else:
+                    raise TypeError(f"value {column} of row {row_index} is a {type(value).__name__}, not int, str, bytes or None")
+                if cell.kind >= KIND_TEXT and cell.integer > BYTES_MAX:
+                    raise TypeError(f"value {column} of row {row_index} has {cell.integer} bytes, more than {BYTES_MAX}")
+                if cell.kind >= KIND_TEXT:
+                    self.total_bytes += cell.integer
+                cell += 1
+        return 0
+
+
+@cython.final
+cdef class Written:
+    pass
+
+
+@cython.final
+cdef class Committer:
+    def __cinit__(self, str insert_sql not None, str duplicate_sql not None, str update_sql not None):
+        self._connection = courier_take_loaded()
+        if self._connection.db == NULL:
+            raise RuntimeError("load the extension _fast.COMMIT_EXTENSION on this thread first")
+        try:
+            self._begin = self._prepare("BEGIN IMMEDIATE")
+            self._commit = self._prepare("COMMIT")
+            self._rollback = self._prepare("ROLLBACK")
+            self._insert = self._prepare(insert_sql)
+            self._duplicate = self._prepare(duplicate_sql)
+            self._update = self._prepare(update_sql)
+        except CommitError:
+            self.close()
+            raise
+        self._event_columns = courier_bind_parameter_count(&self._connection, self._insert) - 1
+        self._update_columns = courier_bind_parameter_count(&self._connection, self._update)
+        if courier_bind_parameter_count(&self._connection, self._duplicate) != self._event_columns + 1:
+            self.close()
+            raise ValueError("duplicate_sql must have as many parameters as insert_sql")
+
+    @property
+    def sqlite_version_number(self):
+        return courier_libversion_number(&self._connection)
+
+    cdef sqlite3_stmt* _prepare(self, str sql) except NULL:
+        cdef Py_ssize_t size
+        cdef const char* text = PyUnicode_AsUTF8AndSize(sql, &size)
+        cdef sqlite3_stmt* statement = NULL
+        if courier_prepare(&self._connection, text, <int>size, &statement) != COURIER_SQLITE_OK:
+            self._fail()
+        return statement
+
+    cdef _fail(self):
+        """Raise what SQLite says is wrong."""
+        cdef int code = courier_extended_errcode(&self._connection)
+        cdef const char* message = courier_errmsg(&self._connection)
+        raise CommitError(code, (<bytes>message).decode("utf-8", "replace"))
+
+    cdef int _run(self, sqlite3_stmt* statement) noexcept nogil:
+        """Run a statement without parameters to its end."""
+        cdef int code = courier_step(&self._connection, statement)
+        if code == COURIER_SQLITE_DONE or code == COURIER_SQLITE_ROW:
+            return courier_reset(&self._connection, statement)
+        return code
+
+    cdef int _bind(self, sqlite3_stmt* statement, int first, const Cell* cells, Py_ssize_t count) noexcept nogil:
+        cdef int code = COURIER_SQLITE_OK
+        cdef Py_ssize_t index
+        cdef int place
+        for index in range(count):
+            place = first + <int>index
+            if cells[index].kind == KIND_TEXT:
+                code = courier_bind_text(&self._connection, statement, place, cells[index].data, <int>cells[index].integer)
+            elif cells[index].kind == KIND_INTEGER:
+                code = courier_bind_int64(&self._connection, statement, place, cells[index].integer)
+            elif cells[index].kind == KIND_BLOB:
+                code = courier_bind_blob(&self._connection, statement, place, cells[index].data, <int>cells[index].integer)
+            else:
+                code = courier_bind_null(&self._connection, statement, place)
+            if code != COURIER_SQLITE_OK:
+                return code
+        return code
+
+    cdef int _insert_one(self, const Cell* cells, int64_t seq, Outcome* outcome) noexcept nogil:
+        """Insert one event, or count it as a duplicate of its original."""
+        cdef int code
+        outcome.seq = 0
+        code = self._bind(self._insert, 2, cells, self._event_columns)
+        if code == COURIER_SQLITE_OK:
+            code = courier_bind_int64(&self._connection, self._insert, 1, seq)
+        if code == COURIER_SQLITE_OK:
+            code = courier_step(&self._connection, self._insert)
+            courier_reset(&self._connection, self._insert)
+        code &= 0xFF  # the result code without its extension
+        if code == COURIER_SQLITE_TOOBIG or code == COURIER_SQLITE_CONSTRAINT or code == COURIER_SQLITE_MISMATCH:
+            return COURIER_SQLITE_OK  # this row cannot be stored; the others can
+        if code != COURIER_SQLITE_DONE:
+            return code
+        if courier_changes(&self._connection) == 1:
+            outcome.seq = seq
+            return COURIER_SQLITE_OK
+        code = self._bind(self._duplicate, 2, cells, self._event_columns)
+        if code == COURIER_SQLITE_OK:
+            code = courier_bind_int64(&self._connection, self._duplicate, 1, seq)
+        if code == COURIER_SQLITE_OK:
+            code = courier_step(&self._connection, self._duplicate)
+            if code == COURIER_SQLITE_ROW:
+                outcome.seq = -courier_column_int64(&self._connection, self._duplicate, 0)
+                outcome.received_at = courier_column_int64(&self._connection, self._duplicate, 1)
+                outcome.conflict = courier_column_int64(&self._connection, self._duplicate, 2)
+                code = courier_step(&self._connection, self._duplicate)
+            if code == COURIER_SQLITE_DONE:
+                return courier_reset(&self._connection, self._duplicate)
+            courier_reset(&self._connection, self._duplicate)
+        return code
+
+    cdef int _write_all(self, Cells events, Cells updates, Outcome* outcomes, int64_t* next_seq, bint commit) noexcept nogil:
+        cdef Py_ssize_t row
+        cdef int code = self._run(self._begin)
+        if code != COURIER_SQLITE_OK:
+            return code
+        for row in range(events.rows):
+            code = self._insert_one(events.cells + row * self._event_columns, next_seq[0], &outcomes[row])
+            if code != COURIER_SQLITE_OK:
+                return code
+            if outcomes[row].seq > 0:
+                next_seq[0] += 1
+        for row in range(updates.rows):
+            code = self._bind(self._update, 1, updates.cells + row * self._update_columns, self._update_columns)
+            if code == COURIER_SQLITE_OK:
+                code = self._run(self._update)
+            if code != COURIER_SQLITE_OK:
+                courier_reset(&self._connection, self._update)
+                return code
+        return self._run(self._commit) if commit else COURIER_SQLITE_OK
+
+    def write(self, events not None, updates not None, int64_t next_seq, bint commit):
+        cdef Cells event_cells = Cells()
+        cdef Cells update_cells = Cells()
+        cdef Written written = Written()
+        cdef Outcome* outcomes
+        cdef Py_ssize_t row
+        cdef int code
+        self._check_open()
+        event_cells.fill(events, self._event_columns)
+        update_cells.fill(updates, self._update_columns)
+        outcomes = <Outcome*>PyMem_Malloc(<size_t>max(1, event_cells.rows) * sizeof(Outcome))
+        if outcomes == NULL:
+            raise MemoryError(f"no memory for the outcomes of {event_cells.rows} events")
+        try:
+            with nogil:
+                code = self._write_all(event_cells, update_cells, outcomes, &next_seq, commit)
+            if code != COURIER_SQLITE_OK:
+                self._fail_and_roll_back()
+            written.next_seq = next_seq
+            written.total_bytes = event_cells.total_bytes + update_cells.total_bytes
+            written.seqs = [outcomes[row].seq for row in range(event_cells.rows)]
+            written.duplicates = {
+                row: (outcomes[row].received_at, outcomes[row].conflict != 0)
+                for row in range(event_cells.rows) if outcomes[row].seq < 0
+            }
+        finally:
+            PyMem_Free(outcomes)
+        return written
+
+    def _fail_and_roll_back(self):
+        try:
+            self._fail()
+        finally:
+            courier_reset(&self._connection, self._begin)
+            courier_reset(&self._connection, self._commit)
+            self.rollback()
+
+    def commit(self):
+        cdef int code
+        self._check_open()
+        with nogil:
+            code = self._run(self._commit)
+        if code != COURIER_SQLITE_OK:
+            self._fail_and_roll_back()
+
+    def rollback(self):
+        self._check_open()
+        if not courier_get_autocommit(&self._connection):
+            with nogil:
+                self._run(self._rollback)
+                courier_reset(&self._connection, self._rollback)
+
+    def _check_open(self):
+        if self._connection.db == NULL:
+            raise RuntimeError("this committer is closed")
+
+    def close(self):
+        if self._connection.db == NULL:
+            return
+        courier_finalize(&self._connection, self._begin)
+        courier_finalize(&self._connection, self._commit)
+        courier_finalize(&self._connection, self._rollback)
+        courier_finalize(&self._connection, self._insert)
+        courier_finalize(&self._connection, self._duplicate)
+        courier_finalize(&self._connection, self._update)
+        self._connection.db = NULL

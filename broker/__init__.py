@@ -1,0 +1,1 @@
+"""Courier: an event broker for one machine. `docs/ARCHITECTURE.md` is the map."""

@@ -1,0 +1,5 @@
+"""Who, how much, what shape: everything that an event passes before the journal.
+
+auth    tokens, principals and scopes
+gate    the only way in
+"""

@@ -1,0 +1,45 @@
+"""The only way in: what does not pass here does not reach the journal."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from broker.admission.auth import Principal
+from broker.clock import Clock
+from broker.contracts import courier
+from broker.contracts.inbound import InboundEvent
+from broker.errors import Draining
+
+
+class Appender(Protocol):
+    """What the gate needs of the journal."""
+
+    def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
+        """Queue events; raise Saturated when there is no room."""
+
+
+class Gate:
+    """Checks who, what and how much, and hands what passes to the journal."""
+
+    def __init__(
+        self, appender: Appender, clock: Clock, open_stream: Callable[[str], object]
+    ) -> None:
+        self._appender = appender
+        self._clock = clock
+        self._open_stream = open_stream
+        self.draining = False
+        """Whether the broker is shutting down, and takes nothing new."""
+
+    def enqueue(self, principal: Principal, body: bytes, done: Callable[..., None]) -> InboundEvent:
+        """Admit one event in the Courier contract; `done` learns on the loop what became of it.
+
+        Raise the CourierError that says why not.
+        """
+        if self.draining:
+            raise Draining("the broker is shutting down; send it again to its successor")
+        event = courier.parse_enqueue(body, self._clock.wall_us())
+        principal.check_stream(event.stream, "enqueue")
+        self._open_stream(event.stream)
+        self._appender.submit_events((event,), done)
+        return event
+
+

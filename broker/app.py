@@ -1,0 +1,96 @@
+"""The composition root: the only file that knows every room.
+
+It builds the V from the bottom up (journal, streams, gate, front), wires the callbacks by which data
+rises again, and takes it down in the opposite order.
+"""
+
+import asyncio
+import logging
+from pathlib import Path
+
+from broker.admission.auth import Authenticator
+from broker.admission.gate import Gate
+from broker.clock import Clock, SystemClock
+from broker.config import Config
+from broker.front.guard import Guard
+from broker.front.http import Enqueue
+from broker.front.probes import PROMISES, Probes
+from broker.front.server import Server, check_exposure
+from broker.front.subscribe import Subscribe
+from broker.journal import reader
+from broker.journal.journal import Journal
+from broker.streams.registry import Registry
+
+log = logging.getLogger(__name__)
+
+
+class App:
+    """A running broker. Make one with `App.start`, end it with `drain`."""
+
+    def __init__(self, config: Config, journal: Journal, clock: Clock) -> None:
+        self.config = config
+        self.journal = journal
+        authenticator = Authenticator(config.auth)
+        self.registry = Registry(config.streams, clock, journal)
+        self.gate = Gate(journal, clock, self.registry.open)
+        self.server = Server(config.server, Guard(config.server, authenticator))
+        self.failed: asyncio.Event = asyncio.Event()
+        """Set when the journal has failed for good and the process must end."""
+        self._subscribe = Subscribe(self.registry)
+        self._probes = Probes(journal.health, journal.synchronous, lambda: self.gate.draining)
+        journal.on_events = self.registry.committed
+        journal.on_fatal = lambda _reason: self.failed.set()
+        self._add_routes()
+
+    def _add_routes(self) -> None:
+        route = self.server.route
+        route("GET", "/livez", self._probes.livez)
+        route("GET", "/readyz", self._probes.readyz)
+        route("POST", "/v1/enqueue", Enqueue(self.gate).handle)
+        route("GET", "/v1/subscribe", self._subscribe.handle)
+
+    @classmethod
+    async def start(cls, config: Config, clock: Clock | None = None) -> "App":
+        """Open the journal, take up what was left unfinished, and listen.
+
+        Raise ConfigError when the configuration cannot be used here.
+        """
+        check_exposure(config.server.host, has_tokens=bool(config.auth.tokens))
+        clock = clock or SystemClock()
+        journal = await Journal.open(Path(config.data), config.journal, clock)
+        try:
+            app = cls(config, journal, clock)
+            await app._recover(clock)
+            await app.server.start()
+        except BaseException:
+            await journal.close()
+            raise
+        return app
+
+    async def _recover(self, clock: Clock) -> None:
+        for name, pending, last_seq in await self.journal.readers.run(reader.pending_streams):
+            self.registry.recover(name, pending, last_seq)
+        backlog = self.journal.backlog
+        oldest = 0.0 if backlog.oldest_pending_at is None else (clock.wall_us() - backlog.oldest_pending_at) / 1e6
+        log.info(
+            "journal %s recovered: %d pending, %d dead letters, oldest pending %.0f s, last sequence %d",
+            self.journal.path,
+            backlog.pending,
+            backlog.dead_letters,
+            oldest,
+            backlog.last_seq,
+        )
+
+    @property
+    def promise(self) -> str:
+        """What an acknowledgement of this broker means."""
+        return PROMISES[self.journal.synchronous]
+
+    async def drain(self) -> None:
+        """Take nothing new, commit and acknowledge what was received, close the sockets, close the journal."""
+        self.gate.draining = True
+        await self.server.stop_listening()
+        await self._subscribe.close()
+        await self.server.close()
+        await self.registry.close()
+        await self.journal.close()

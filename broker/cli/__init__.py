@@ -1,0 +1,36 @@
+"""`courier`: one file a command group.
+
+serve    run the broker
+pub      put events on a stream
+sub      take events from a stream
+config   check and show the configuration
+exits    the exit codes
+client   how the client commands reach a broker
+"""
+
+import click
+
+from broker.cli.config import config
+from broker.cli.pub import pub
+from broker.cli.serve import serve
+from broker.cli.sub import sub
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="""\b
+A first event, in and out:
+  courier serve &
+  courier pub agents/Jen/inbox '{"title": "hello"}'
+  courier sub agents/Jen/inbox -n 1
+""",
+)
+@click.version_option(package_name="courier-broker", prog_name="courier")
+def main() -> None:
+    """Courier, an event broker: on disk before it is acknowledged, never twice by accident, never silently lost."""
+
+
+main.add_command(serve)
+main.add_command(pub)
+main.add_command(sub)
+main.add_command(config)

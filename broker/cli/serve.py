@@ -1,0 +1,102 @@
+"""`courier serve`: run the broker until it is told to stop."""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+import uvloop
+
+from broker.app import App
+from broker.cli import exits
+from broker.config import NOT_YET_ACTIVE, Config, LoadedConfig, load
+from broker.errors import ConfigError
+from broker.logs import set_up
+
+log = logging.getLogger("broker.serve")
+
+SWITCH_INTERVAL_SECONDS = 0.0005
+"""How long a thread that wants the GIL waits for it. With Python's 5 ms, each group commit would cost
+up to 5 ms of latency beside a busy loop."""
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  courier serve
+  courier serve --port 9000 --data /var/lib/courier
+  courier serve --config courier.yaml
+"""
+)
+@click.option("--config", "file", type=click.Path(path_type=Path), help="A YAML file; else COURIER_CONFIG names it.")
+@click.option("--host", help="The address to listen on. [default: 127.0.0.1]")
+@click.option("--port", type=int, help="The port; 0 takes any free one. [default: 8787]")
+@click.option("--data", type=str, metavar="DIR", help="The directory of the journal. [default: ./data]")
+def serve(file: Path | None, host: str | None, port: int | None, data: str | None) -> None:
+    """Run the broker.
+
+    SIGTERM or SIGINT (Ctrl-C) drains: what was received is committed and acknowledged, then the process
+    ends with 0. A second signal ends it at once; nothing that was acknowledged is lost by that.
+    """
+    flags = {"server.host": host, "server.port": port, "data": data}
+    try:
+        loaded = load(file, os.environ, {path: value for path, value in flags.items() if value is not None})
+        set_up(loaded.config.log.level, loaded.config.log.format)
+        _warn_of_inactive_keys(loaded)
+        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            code = runner.run(_serve(loaded.config))
+    except ConfigError as error:
+        for problem in error.problems:
+            click.echo(f"courier: {problem}", err=True)
+        sys.exit(exits.CONFIG)
+    sys.exit(code)
+
+
+def _warn_of_inactive_keys(loaded: LoadedConfig) -> None:
+    for path in sorted(loaded.keys_set()):
+        if any(path == key or path.startswith((f"{key}.", f"{key}[")) for key in NOT_YET_ACTIVE):
+            log.warning("%s is set, but this version does not act on it yet", path)
+
+
+async def _serve(config: Config) -> int:
+    app = await App.start(config)
+    stop = _stop_signals()
+    click.echo(f"courier listens on {app.server.address}, journal in {app.journal.path}")
+    click.echo(f"acknowledged means: {app.promise}")
+    gc.collect()
+    gc.freeze()
+    failed = asyncio.ensure_future(app.failed.wait())
+    await asyncio.wait({stop, failed}, return_when=asyncio.FIRST_COMPLETED)
+    if failed.done():
+        click.echo(f"courier: storage failed, nothing more is acknowledged: {app.journal.health.fatal}", err=True)
+        sys.stderr.flush()
+        os._exit(exits.STORAGE)  # no clean end: closing the database could pretend that all is well
+    failed.cancel()
+    log.info("draining")
+    try:
+        await asyncio.wait_for(app.drain(), timeout=config.server.drain_ms / 1000)
+    except TimeoutError:
+        log.error("not drained after %d ms; what was not acknowledged may or may not be stored", config.server.drain_ms)
+        return exits.FAILED
+    log.info("stopped")
+    return 0
+
+
+def _stop_signals() -> asyncio.Future[None]:
+    """A future that the first SIGTERM or SIGINT completes; the second ends the process."""
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[None] = loop.create_future()
+
+    def received(number: int) -> None:
+        if stop.done():
+            os._exit(128 + number)
+        stop.set_result(None)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, received, number)
+    return stop

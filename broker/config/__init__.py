@@ -1,0 +1,53 @@
+"""The configuration: a flag beats the environment, which beats the file, which beats the default.
+
+grammar     hosts, origins, scopes, tokens: the small grammars of text values
+schema      every key: its type, default, bounds and meaning; which are not active yet
+keys        what a key is called in a message, in the environment and on the command line
+problems    where each value came from, and one line for each thing that is wrong
+document    the YAML file as plain values with their lines
+layers      file, environment and flags, laid over each other
+check       each value against the schema
+relations   values against each other
+loading     all of it: `load` returns a `LoadedConfig`, or raises ConfigError with every problem
+show        a configuration as text, without its secrets
+reference   the table of every key, for the documentation
+"""
+
+from broker.config.loading import LoadedConfig, load
+from broker.config.schema import (
+    NOT_YET_ACTIVE,
+    Action,
+    Auth,
+    Config,
+    Journal,
+    Log,
+    Rate,
+    Retention,
+    Server,
+    StreamCaps,
+    Streams,
+    Token,
+    Trigger,
+    TriggerLimits,
+    When,
+)
+
+__all__ = [
+    "NOT_YET_ACTIVE",
+    "Action",
+    "Auth",
+    "Config",
+    "Journal",
+    "LoadedConfig",
+    "Log",
+    "Rate",
+    "Retention",
+    "Server",
+    "StreamCaps",
+    "Streams",
+    "Token",
+    "Trigger",
+    "TriggerLimits",
+    "When",
+    "load",
+]

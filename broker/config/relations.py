@@ -1,0 +1,127 @@
+"""The relations between values that are fit by themselves.
+
+Each check skips what was refused already, so that one mistake is reported once.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from broker.config.grammar import is_loopback
+from broker.config.keys import Path, path_text
+from broker.config.problems import REFUSED, Findings
+from broker.config.schema import NOT_YET_ACTIVE, Journal, Server
+from broker.limits import COMMIT_BATCH_MAX
+
+Values = dict[str, Any]
+
+
+def check_relations(values: Values, findings: Findings) -> None:
+    """Note everything in checked values that cannot be true at the same time."""
+    for check in _CHECKS:
+        check(values, findings)
+
+
+def name_tokens(values: Values) -> None:
+    """Give each token without a name one by its position, so that every principal has a name."""
+    for index, token in _fit_entries(values, "auth", "tokens"):
+        token.setdefault("name", f"token-{index + 1}")
+
+
+def _dedupe_holds_all_in_flight(values: Values, findings: Findings) -> None:
+    entries = _at(values, ("journal", "dedupeEntries"), Journal().dedupe_entries)
+    queue_max = _at(values, ("journal", "queueMax"), Journal().queue_max)
+    if REFUSED in (entries, queue_max) or entries >= queue_max + COMMIT_BATCH_MAX:
+        return
+    findings.refuse(
+        ("journal", "dedupeEntries"),
+        f"expected at least journal.queueMax + {COMMIT_BATCH_MAX} = {queue_max + COMMIT_BATCH_MAX}, "
+        f"so that all that is in flight is remembered, found {entries}",
+        involved=(("journal", "queueMax"),),
+    )
+
+
+def _strangers_need_tokens(values: Values, findings: Findings) -> None:
+    host = _at(values, ("server", "host"), Server().host)
+    tokens = _at(values, ("auth", "tokens"), [])
+    if REFUSED in (host, tokens) or is_loopback(host):
+        return
+    if "auth" in NOT_YET_ACTIVE:
+        reason = "this version does not ask for auth.tokens yet"
+    elif not tokens:
+        reason = "there are no auth.tokens"
+    else:
+        return
+    findings.refuse(("server", "host"), f'expected localhost or a loopback address, because {reason}, found "{host}"')
+
+
+def _trigger_ids_are_unique(values: Values, findings: Findings) -> None:
+    ids = [(("triggers", index, "id"), each["id"]) for index, each in _fit_entries(values, "triggers")]
+    _refuse_repeated(ids, "expected an id of its own, found that of {first}", findings)
+
+
+def _actions_have_a_target(values: Values, findings: Findings) -> None:
+    for index, trigger in _fit_entries(values, "triggers"):
+        for number, action in _fit_entries(trigger, "do"):
+            if action["action"] in ("notify", "route") and action.get("to") is None:
+                path = ("triggers", index, "do", number, "to")
+                findings.refuse(path, f"missing; {action['action']} needs the name of a stream")
+
+
+def _tokens_have_one_secret(values: Values, findings: Findings) -> None:
+    for index, token in _fit_entries(values, "auth", "tokens"):
+        given = [key for key in ("token", "tokenHash") if token.get(key) is not None]
+        if len(given) != 1:
+            path = ("auth", "tokens", index)
+            findings.refuse(path, f"expected either token or tokenHash, found {'both' if given else 'neither'}")
+
+
+def _tokens_are_distinct(values: Values, findings: Findings) -> None:
+    tokens = list(_fit_entries(values, "auth", "tokens"))
+    names = [(("auth", "tokens", index, "name"), token["name"]) for index, token in tokens]
+    _refuse_repeated(names, "expected a name of its own, found that of {first}", findings)
+    digests = [(("auth", "tokens", index), digest) for index, token in tokens if (digest := _digest(token))]
+    _refuse_repeated(digests, "expected a token of its own, found that of {first}", findings)
+
+
+_CHECKS: tuple[Callable[[Values, Findings], None], ...] = (
+    _dedupe_holds_all_in_flight,
+    _strangers_need_tokens,
+    _trigger_ids_are_unique,
+    _actions_have_a_target,
+    _tokens_have_one_secret,
+    _tokens_are_distinct,
+)
+
+
+def _digest(token: Values) -> str | None:
+    if isinstance(token.get("token"), str):
+        return f"sha256:{hashlib.sha256(token['token'].encode()).hexdigest()}"
+    digest = token.get("tokenHash")
+    return digest if isinstance(digest, str) else None
+
+
+def _refuse_repeated(keyed: Iterable[tuple[Path, object]], text: str, findings: Findings) -> None:
+    first: dict[object, Path] = {}
+    for path, value in keyed:
+        if value is not REFUSED and first.setdefault(value, path) != path:
+            findings.refuse(path, text.format(first=path_text(first[value])))
+
+
+def _at(values: Values, path: tuple[str, ...], default: Any) -> Any:
+    """What stands at a path: a value, REFUSED, or the default if nobody set it."""
+    value: Any = values
+    for part in path:
+        if value is REFUSED:
+            return REFUSED
+        if part not in value:
+            return default
+        value = value[part]
+    return value
+
+
+def _fit_entries(values: Values, *path: str) -> Iterator[tuple[int, Values]]:
+    """The entries of a list, with their positions, but for those that were refused whole."""
+    entries = _at(values, path, [])
+    if entries is not REFUSED:
+        yield from ((index, entry) for index, entry in enumerate(entries) if entry is not REFUSED)

@@ -1,0 +1,102 @@
+"""The Courier contract (003): `{"to": stream, "envelope": {…}}` in, `{"id", "seq", "duplicate"}` out.
+
+Only the fields that admission needs are decoded. The envelope itself stays the bytes that the producer
+sent: decoding and encoding it again would alter large integers and repeated keys.
+"""
+
+import hashlib
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from broker.contracts.inbound import InboundEvent
+from broker.contracts.json_bytes import check_depth, check_utf8
+from broker.contracts.names import stream_name_problem, text_problem
+from broker.errors import InvalidEnvelope, InvalidRequest, TooLarge
+from broker.limits import ENVELOPE_BYTES_MAX, EVENT_ID_BYTES_MAX, EVENT_TYPE_BYTES_MAX
+
+CONTRACT = "courier"
+
+
+class _Request(msgspec.Struct):
+    to: str
+    envelope: Raw
+
+
+class _Envelope(msgspec.Struct):
+    """The fields of 003 §4.1. Unknown ones are kept, because the envelope's own bytes are."""
+
+    id: str
+    ts: Annotated[datetime, Meta(tz=True)]
+    to: str
+    type: str
+    payload: Raw
+    from_: str | UnsetType = msgspec.field(name="from", default=UNSET)
+    schema: str | UnsetType = UNSET
+    version: int | UnsetType = UNSET
+    corr: str | UnsetType = UNSET
+    refs: list[str] | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    headers: dict[str, Any] | UnsetType = UNSET
+    partition_key: str | UnsetType = msgspec.field(name="partitionKey", default=UNSET)
+
+
+_decode_request = msgspec.json.Decoder(_Request).decode
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+
+
+def source_system(stream: str) -> str:
+    """The first half of an event's identity: ids are unique within their stream."""
+    return f"stream:{stream}"
+
+
+def parse_enqueue(body: bytes, received_at: int) -> InboundEvent:
+    """The event in the body of `POST /v1/enqueue`; raise InvalidRequest or InvalidEnvelope for one that is not."""
+    check_utf8(body)
+    check_depth(body)
+    try:
+        request = _decode_request(body)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidRequest(f'the body is not {{"to": stream, "envelope": {{…}}}}: {error}') from None
+    return parse_envelope(request.to, bytes(request.envelope), received_at)
+
+
+def parse_envelope(to: str, raw: bytes, received_at: int) -> InboundEvent:
+    """An envelope for the stream `to`. Its bytes have passed `check_utf8` and `check_depth`."""
+    if len(raw) > ENVELOPE_BYTES_MAX:
+        raise TooLarge(f"the envelope has {len(raw)} bytes; at most {ENVELOPE_BYTES_MAX} are accepted")
+    try:
+        envelope = _decode_envelope(raw)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidEnvelope(f"envelope: {error}") from None
+    if (problem := stream_name_problem(to)) is not None:
+        raise InvalidRequest(f"to: {problem}")
+    if envelope.to != to:
+        raise InvalidEnvelope(f"envelope.to is {envelope.to!r}, but to is {to!r}; they must agree")
+    if (problem := text_problem(envelope.id, EVENT_ID_BYTES_MAX)) is not None:
+        raise InvalidEnvelope(f"envelope.id: {problem}")
+    if (problem := text_problem(envelope.type, EVENT_TYPE_BYTES_MAX)) is not None:
+        raise InvalidEnvelope(f"envelope.type: {problem}")
+    return InboundEvent(
+        CONTRACT,
+        to,
+        envelope.type,
+        source_system(to),
+        envelope.id,
+        received_at,
+        raw,
+        hashlib.sha256(raw).digest(),
+        None,
+        envelope.ts.isoformat(),
+        envelope.corr if envelope.corr is not UNSET else None,
+    )
+
+
+def reply(event_id: str, seq: int, duplicate: tuple[int, bool] | None) -> dict[str, Any]:
+    """`{"id", "seq", "duplicate"}`, and `payload_conflict` when the duplicate's bytes differ from its original's."""
+    answer: dict[str, Any] = {"id": event_id, "seq": abs(seq), "duplicate": seq < 0}
+    if duplicate is not None and duplicate[1]:
+        answer["payload_conflict"] = True
+    return answer

@@ -1,0 +1,30 @@
+"""The one shape that every contract's events take on their way in (002).
+
+A named tuple and not a class of its own: the commit loop walks its fields by position, in C, without
+a call back into Python. The order of the fields is therefore the order of the parameters of
+`journal.statements.INSERT_EVENT`, and a test holds the two together.
+"""
+
+from typing import NamedTuple
+
+
+class InboundEvent(NamedTuple):
+    """An admitted event. `envelope` holds the producer's JSON, byte for byte."""
+
+    contract: str
+    stream: str
+    type: str
+    source_system: str
+    source_event_id: str
+    received_at: int
+    """Microseconds since 1970, by the broker's wall clock."""
+    envelope: bytes
+    payload_sha256: bytes
+    source_sequence: int | None = None
+    source_emitted_at: str | None = None
+    correlation_id: str | None = None
+    event_id: str | None = None
+    """The producer's own name of the event, where that is not its identity (001)."""
+    dedupe_key: str | None = None
+    schema_version: str | None = None
+    transport_attempt: int | None = None

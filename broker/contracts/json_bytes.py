@@ -1,0 +1,37 @@
+"""What must hold of JSON bytes besides their grammar: valid UTF-8, and not too deep."""
+
+import re
+
+from broker.errors import InvalidRequest
+from broker.limits import JSON_DEPTH_MAX
+
+_BRACKETS_OUTSIDE_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])', re.DOTALL)
+
+
+def check_utf8(data: bytes) -> None:
+    """Raise InvalidRequest for bytes that are not UTF-8 (the decoder does not look into what it skips)."""
+    if data.isascii():
+        return
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the body is not valid UTF-8 at byte {error.start}; send JSON as UTF-8") from None
+
+
+def check_depth(data: bytes) -> None:
+    """Raise InvalidRequest for JSON that is nested deeper than the bound.
+
+    Few documents have as many brackets as the bound allows levels: those are done after two counts.
+    """
+    if data.count(b"{") + data.count(b"[") <= JSON_DEPTH_MAX:
+        return
+    depth = 0
+    for match in _BRACKETS_OUTSIDE_STRINGS.finditer(data):
+        if match[1]:
+            depth += 1
+            if depth > JSON_DEPTH_MAX:
+                raise InvalidRequest(
+                    f"the JSON is nested deeper than {JSON_DEPTH_MAX} levels at byte {match.start()}; flatten it"
+                )
+        elif match[2]:
+            depth -= 1

@@ -1,0 +1,71 @@
+"""What every request passes before its handler: known host, known origin, known caller; errors become answers.
+
+Host is checked against DNS rebinding (a web page whose name is made to point at this machine), Origin
+against pages of other sites that open WebSockets here.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from broker.admission.auth import Authenticator, Principal
+from broker.config import Server
+from broker.errors import CourierError, Forbidden, InvalidRequest, NotFound, TooLarge
+from broker.front.replies import error_response
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+PRINCIPAL: web.RequestKey[Principal] = web.RequestKey("principal", Principal)
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_OPEN_PATHS = frozenset({"/livez", "/readyz"})
+
+
+class Guard:
+    """The checks, as an aiohttp middleware."""
+
+    def __init__(self, config: Server, authenticator: Authenticator) -> None:
+        self._hosts = LOOPBACK_NAMES | {config.host.strip("[]").lower()} | {h.lower() for h in config.allowed_hosts}
+        self._origins = frozenset(origin.lower() for origin in config.allowed_origins)
+        self._authenticator = authenticator
+
+    def _check(self, request: web.Request) -> None:
+        host = request.headers.get("Host", "").lower()
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            name = ""
+        if host not in self._hosts and name not in self._hosts:
+            raise Forbidden(f"the host {host!r} is not served here; add it to server.allowedHosts if it should be")
+        origin = request.headers.get("Origin")
+        if origin is not None and origin.lower() not in self._origins:
+            raise Forbidden(f"pages of {origin!r} may not call this broker; see server.allowedOrigins")
+        if request.path not in _OPEN_PATHS:
+            request[PRINCIPAL] = self._authenticator.principal(request.headers)
+
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check, call, and turn what went wrong into an answer in the one error shape."""
+        try:
+            self._check(request)
+            return await handler(request)
+        except CourierError as error:
+            return error_response(error)
+        except web.HTTPRequestEntityTooLarge:
+            return error_response(TooLarge("the body is larger than server.maxBodyBytes allows; split it"))
+        except web.HTTPNotFound:
+            return error_response(NotFound(f"there is nothing at {request.path}; see docs/reference/http.md"))
+        except web.HTTPMethodNotAllowed as refused:
+            allowed = ", ".join(sorted(refused.allowed_methods))
+            answer = error_response(InvalidRequest(f"{request.path} does not take {request.method}; it takes {allowed}"))
+            answer.set_status(405)
+            answer.headers["Allow"] = allowed
+            return answer
+        except web.HTTPException:
+            raise
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            return error_response(CourierError("the broker met an error of its own; its log has the details"))

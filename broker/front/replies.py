@@ -1,0 +1,24 @@
+"""Answers as bytes: the one place where an error becomes a status, a body or a frame."""
+
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from broker.errors import CourierError
+
+
+def json_response(body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """A JSON answer."""
+    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json", headers=headers)
+
+
+def error_response(error: CourierError) -> web.Response:
+    """`{"error": {…}}` with the status of the error, and `Retry-After` when a retry can help."""
+    headers = {"Retry-After": str(error.retry_after_seconds)} if error.retryable else None
+    return json_response({"error": error.as_dict()}, error.status, headers)
+
+
+def error_frame(error: CourierError) -> bytes:
+    """The same error as a WebSocket frame."""
+    return orjson.dumps({"error": error.as_dict()})

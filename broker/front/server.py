@@ -1,0 +1,74 @@
+"""The listening socket, and its orderly end."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Awaitable
+
+from aiohttp import web
+
+from broker.config import Server as ServerConfig
+from broker.errors import ConfigError
+from broker.front.guard import LOOPBACK_NAMES, Guard
+
+
+def check_exposure(host: str, *, has_tokens: bool) -> None:
+    """Raise ConfigError for an address that others can reach when nobody has to show a token."""
+    if not has_tokens and host.strip("[]").lower() not in LOOPBACK_NAMES:
+        raise ConfigError(
+            [
+                f"server.host: {host} can be reached from other machines, but no tokens are configured, so anybody "
+                "could read and write everything; add auth.tokens, or listen on 127.0.0.1"
+            ]
+        )
+
+
+class Server:
+    """An aiohttp application on one address."""
+
+    def __init__(self, config: ServerConfig, guard: Guard) -> None:
+        self._config = config
+        self._app = web.Application(middlewares=[guard.middleware], client_max_size=config.max_body_bytes)
+        self._runner = web.AppRunner(
+            self._app,
+            handle_signals=False,
+            access_log=None,
+            keepalive_timeout=75.0,
+            shutdown_timeout=config.drain_ms / 1000,
+        )
+        self._site: web.TCPSite | None = None
+        self.port = 0
+
+    def route(self, method: str, path: str, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> None:
+        """Add an endpoint. Only before `start`."""
+        self._app.router.add_route(method, path, handler)
+
+    async def start(self) -> None:
+        """Listen; raise ConfigError when the address cannot be had."""
+        await self._runner.setup()
+        self._site = web.TCPSite(self._runner, self._config.host, self._config.port, backlog=1024)
+        try:
+            await self._site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            address = f"{self._config.host}:{self._config.port}"
+            raise ConfigError([f"server: cannot listen on {address}: {error.strerror}; is another broker there?"]) from None
+        except socket.gaierror as error:
+            await self._runner.cleanup()
+            raise ConfigError([f"server.host: {self._config.host!r} is not an address: {error.strerror}"]) from None
+        self.port = self._runner.addresses[0][1]
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as a URL."""
+        host = f"[{self._config.host}]" if ":" in self._config.host else self._config.host
+        return f"http://{host}:{self.port}"
+
+    async def stop_listening(self) -> None:
+        """Take no new connections; those that are open stay."""
+        if self._site is not None:
+            await self._site.stop()
+            self._site = None
+
+    async def close(self) -> None:
+        """Let the requests under way finish, within the drain time, and close every connection."""
+        await asyncio.wait_for(self._runner.cleanup(), timeout=self._config.drain_ms / 1000 + 1)

@@ -1,0 +1,15 @@
+"""The durable half: one writer, group commits, everything on disk before it is acknowledged.
+
+journal        what the other rooms see: append, mark, read, close
+submission     what is handed to the writer, and what comes back
+writer         the thread that owns the write connection
+batch          one group commit
+statements     the SQL of the hot path
+schema         the tables, as numbered steps
+connection     opening the file, with its settings verified
+checkpointer   keeps the WAL short
+reader         queries, on connections that cannot write
+health         how it is doing
+failures       what an SQLite result code means
+backoff        when to try again
+"""

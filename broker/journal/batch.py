@@ -1,0 +1,58 @@
+"""One group commit: the submissions that go to the disk together."""
+
+from typing import Any
+
+from _fast import Written
+from broker.contracts.inbound import InboundEvent
+from broker.errors import CourierError
+from broker.journal.statements import StateChange
+from broker.journal.submission import Receipts, Submission
+
+
+class Batch:
+    """Submissions, the state changes that ride along, and, after the commit, what became of them."""
+
+    __slots__ = ("changes", "error", "events", "job_results", "submissions", "written")
+
+    def __init__(self, submissions: list[Submission], changes: list[StateChange]) -> None:
+        self.submissions = submissions
+        self.changes = changes
+        self.events: list[InboundEvent] = (
+            list(submissions[0].events) if len(submissions) == 1 else [e for s in submissions for e in s.events]
+        )
+        self.written: Written | None = None
+        self.error: CourierError | None = None
+        self.job_results: dict[int, Any] = {}
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether a submission brought a job, so that the transaction must stay open for it."""
+        return any(submission.job is not None for submission in self.submissions)
+
+    def new_events(self) -> list[tuple[int, InboundEvent]]:
+        """The events that were not there before, with their sequences, in order."""
+        if self.written is None:
+            return []
+        return [(seq, event) for seq, event in zip(self.written.seqs, self.events, strict=True) if seq > 0]
+
+    def answer(self) -> None:
+        """Tell every submission what became of it."""
+        if self.written is None:
+            error = self.error
+            assert error is not None, "a batch is answered after it was committed or refused"
+            for submission in self.submissions:
+                submission.done(error)
+            return
+        seqs, duplicates = self.written.seqs, self.written.duplicates
+        start = 0
+        for index, submission in enumerate(self.submissions):
+            end = start + len(submission.events)
+            job_result = self.job_results.get(index)
+            if isinstance(job_result, Exception):
+                submission.done(job_result)
+            else:
+                own = (
+                    {at - start: duplicates[at] for at in range(start, end) if at in duplicates} if duplicates else {}
+                )
+                submission.done(Receipts(seqs[start:end], own, job_result))
+            start = end

@@ -1,0 +1,217 @@
+"""The journal: append events and learn, after the commit, what became of them.
+
+    submit / append ──► writer (group commits) ──► on_events (new ones, to the streams)
+                                              └──► Submission.done / Receipts (to the producer)
+
+Everything here runs on the loop; the writer thread is reached through `Writer`, and answers through
+`call_soon_threadsafe`, once a batch.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+from broker.clock import Clock
+from broker.config import Journal as JournalConfig
+from broker.contracts.inbound import InboundEvent
+from broker.errors import ConfigError, CourierError, Saturated, StorageFailed
+from broker.journal import connection, reader, schema
+from broker.journal.batch import Batch
+from broker.journal.checkpointer import Checkpointer
+from broker.journal.health import JournalHealth
+from broker.journal.reader import Backlog, ReaderPool, StoredEvent
+from broker.journal.statements import StateChange
+from broker.journal.submission import Job, Receipts, Submission
+from broker.journal.writer import Writer
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+FLUSH_CHANGES_SECONDS = 0.05
+"""How long an acknowledgement waits for events to be committed with. Losing one means a redelivery, no more."""
+
+
+class Journal:
+    """The durable half of the broker. Create it with `Journal.open` on a running loop, end it with `close`."""
+
+    def __init__(self, path: Path, config: JournalConfig, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._queue_max = config.queue_max
+        self._room_waiters: list[asyncio.Future[None]] = []
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self.path = path
+        self.synchronous = config.synchronous
+        self.backlog = Backlog(0, 0, None, 0)
+        self.on_events: Callable[[list[tuple[int, InboundEvent]]], None] = lambda _events: None
+        """Told of the new events of every batch, in order, before their producers are."""
+        self.on_fatal: Callable[[str], None] = lambda _reason: None
+        """Told once, on the loop, that nothing can be acknowledged any more."""
+        self.health = JournalHealth(on_fatal=lambda reason: self._call(self._fatal, reason))
+        self._writer: Writer
+        self._resources = ExitStack()
+        self.readers: ReaderPool
+
+    @classmethod
+    async def open(cls, directory: Path, config: JournalConfig, clock: Clock, *, vfs: str | None = None) -> "Journal":
+        """Open or create the journal of a data directory and bring it to the state of a running broker.
+
+        Raise ConfigError when the directory or the file cannot be used.
+        """
+        loop = asyncio.get_running_loop()
+        journal = cls(directory / connection.FILE_NAME, config, clock, loop)
+        await loop.run_in_executor(None, journal._start, config, vfs)
+        journal.backlog = await journal.readers.run(reader.backlog)
+        return journal
+
+    def _start(self, config: JournalConfig, vfs: str | None) -> None:
+        """002's boot checklist, steps 1, 2 and 5; the rest needs the loop, and follows."""
+        with ExitStack() as undo:
+            directory = self.path.parent
+            try:
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                undo.enter_context(connection.directory_lock(directory))
+            except OSError as error:
+                raise ConfigError([f"{directory}: cannot be used as data directory: {error.strerror}"]) from error
+            write_connection = connection.open_writer(self.path, synchronous=config.synchronous, vfs=vfs)
+            checkpointer = Checkpointer(self.path, wal_bytes_max=config.wal_max_bytes, health=self.health, vfs=vfs)
+            self._writer = Writer(
+                write_connection,
+                health=self.health,
+                on_batch=lambda batch: self._call(self._batch_done, batch),
+                on_taken=self._taken,
+                linger_ms=config.linger_ms,
+                after_commit=checkpointer.after_commit,
+            )
+            checkpointer.start()
+            undo.callback(checkpointer.stop)
+            self._writer.start()
+            undo.callback(self._writer.stop)
+            self.readers = ReaderPool(self.path, readers=config.readers, vfs=vfs)
+            undo.callback(self.readers.close)
+            self._resources = undo.pop_all()
+
+    @property
+    def queued(self) -> int:
+        """How many events wait to be taken into a batch."""
+        return self._writer.queued
+
+    def has_room(self, events: int) -> bool:
+        """Whether so many events may be submitted now. More than the queue holds only go into an empty one."""
+        queued = self._writer.queued
+        return queued + events <= self._queue_max or queued == 0
+
+    def submit(self, submission: Submission) -> None:
+        """Queue events; raise Saturated when there is no room, StorageFailed when nothing can be committed."""
+        if self.health.fatal is not None or self._closed:
+            raise StorageFailed(self.health.fatal or "the journal is closed")
+        if not self.has_room(len(submission.events)):
+            self.health.saturations += 1
+            raise Saturated(f"{self._writer.queued} events wait for the disk already; slow down, and send it again")
+        self._writer.submit(submission)
+
+    def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
+        """Queue events whose outcome `done` learns, as `submit` does."""
+        self.submit(Submission(events, done))
+
+    async def room(self, events: int) -> None:
+        """Wait until so many events may be submitted."""
+        if not self.has_room(events):
+            self.health.saturations += 1
+        while not self.has_room(events):
+            if self.health.fatal is not None:
+                raise StorageFailed(self.health.fatal)
+            waiter = self._loop.create_future()
+            self._room_waiters.append(waiter)
+            await waiter
+
+    async def append(self, events: Sequence[InboundEvent], job: Job | None = None) -> Receipts:
+        """Commit events, waiting for room first; raise what kept them from being committed."""
+        await self.room(len(events))
+        answer: asyncio.Future[Receipts] = self._loop.create_future()
+
+        def done(outcome: Receipts | CourierError | Exception) -> None:
+            if answer.done():
+                return
+            if isinstance(outcome, Receipts):
+                answer.set_result(outcome)
+            else:
+                answer.set_exception(outcome)
+
+        self.submit(Submission(events, done, job))
+        return await answer
+
+    async def execute(self, job: Callable[..., T]) -> T:
+        """Run a job on the write connection, in a group commit; its result, once that is on disk."""
+        receipts = await self.append((), job)
+        result: T = receipts.job_result
+        return result
+
+    def processed(self, seq: int, attempts: int) -> None:
+        """An event was acknowledged by its consumer. Written with the next group commit, or soon."""
+        self._change(StateChange(seq, schema.STATE_PROCESSED, self._clock.wall_us(), attempts))
+
+    def dead_letter(self, seq: int, attempts: int, first_attempt_at: int | None, reason: str) -> None:
+        """An event will not be delivered any more."""
+        now = self._clock.wall_us()
+        self._change(StateChange(seq, schema.STATE_DEAD_LETTER, now, attempts, first_attempt_at, reason))
+
+    async def pending_page(self, stream: str, after_seq: int, limit: int) -> tuple[list[StoredEvent], int]:
+        """The next pending events of a stream, and up to where that goes. Corrupt ones become dead letters."""
+        page = await self.readers.run(reader.pending_page, stream, after_seq, limit)
+        for seq in page.corrupt:
+            log.error("event %d of stream %s no longer matches its hash; it is a dead letter now", seq, stream)
+            self.dead_letter(seq, 0, None, "corrupt: the stored bytes no longer match their hash")
+        return page.events, page.last_seq
+
+    def _change(self, change: StateChange) -> None:
+        self._writer.change_state(change)
+        if self._flush_timer is None:
+            self._flush_timer = self._loop.call_later(FLUSH_CHANGES_SECONDS, self._flush_changes)
+
+    def _flush_changes(self) -> None:
+        self._flush_timer = None
+        self._writer.flush_changes()
+
+    def _call(self, callback: Callable[..., None], *args: Any) -> None:
+        """Run a callback on the loop, from another thread."""
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:  # the loop is closed: nobody is left to be told
+            log.warning("the loop ended before the journal")
+
+    def _taken(self) -> None:
+        """On the writer thread: there is room in the queue again."""
+        if self._room_waiters:
+            self._call(self._wake_room_waiters)
+
+    def _wake_room_waiters(self) -> None:
+        waiters, self._room_waiters = self._room_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _batch_done(self, batch: Batch) -> None:
+        self.on_events(batch.new_events())
+        batch.answer()
+        if self._room_waiters:
+            self._wake_room_waiters()
+
+    def _fatal(self, reason: str) -> None:
+        log.critical("%s", reason)
+        self._wake_room_waiters()
+        self.on_fatal(reason)
+
+    async def close(self) -> None:
+        """Commit everything that was submitted, answer it, and close the file."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+        await self._loop.run_in_executor(None, self._resources.close)
+        await asyncio.sleep(0)  # lets the answers of the last batches run

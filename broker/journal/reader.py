@@ -1,0 +1,160 @@
+"""Queries on read-only connections, so that a slow one holds up nobody.
+
+Every envelope that is read back is compared with its hash. One that no longer matches is reported
+as `Corrupt` and never delivered.
+"""
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import apsw
+
+from broker.journal.connection import open_reader
+
+T = TypeVar("T")
+
+
+class StoredEvent(NamedTuple):
+    """An event as the ledger has it, its bytes checked against their hash."""
+
+    seq: int
+    source_event_id: str
+    envelope: bytes
+    attempts: int
+
+
+class Page(NamedTuple):
+    """A run of pending events of one stream, and what is left of it behind them."""
+
+    events: list[StoredEvent]
+    corrupt: list[int]
+    """Sequences whose bytes no longer match their hash."""
+    last_seq: int
+    """Up to here, everything was read."""
+
+
+class Backlog(NamedTuple):
+    """What a restart finds to be done (002, boot checklist)."""
+
+    pending: int
+    dead_letters: int
+    oldest_pending_at: int | None
+    last_seq: int
+
+
+_PENDING_PAGE = """
+SELECT seq, source_event_id, envelope, process_attempts, payload_sha256
+FROM ledger INDEXED BY ledger_pending
+WHERE state = 0 AND stream = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3
+"""
+
+_PENDING_STREAMS = """
+SELECT stream, count(*), max(seq) FROM ledger INDEXED BY ledger_pending WHERE state = 0 GROUP BY stream
+"""
+
+_RECEIPT = """
+SELECT seq, contract, stream, type, process_state, process_attempts, process_error, replay_count, received_at,
+  ingest_last_seen_at, ingest_attempt_count, duplicate_count, payload_conflict_count, processed_at,
+  lower(hex(payload_sha256)) AS payload_sha256, envelope IS NULL AS emptied
+FROM ledger WHERE source_system = ?1 AND source_event_id = ?2
+"""
+
+_BUSINESS_ORDER = """
+SELECT seq, source_event_id, envelope, process_attempts, payload_sha256 FROM ledger
+WHERE source_system = ?1 AND envelope IS NOT NULL
+ORDER BY source_sequence IS NULL, source_sequence, source_emitted_at IS NULL, source_emitted_at, seq
+LIMIT ?2
+"""
+
+
+def matches(envelope: bytes, payload_sha256: bytes) -> bool:
+    """Whether stored bytes are still what was received."""
+    return hashlib.sha256(envelope).digest() == payload_sha256
+
+
+def _checked(rows: Iterator[tuple[Any, ...]]) -> tuple[list[StoredEvent], list[int]]:
+    events, corrupt = [], []
+    for seq, source_event_id, envelope, attempts, payload_sha256 in rows:
+        if envelope is not None and matches(envelope, payload_sha256):
+            events.append(StoredEvent(seq, source_event_id, envelope, attempts))
+        else:
+            corrupt.append(seq)
+    return events, corrupt
+
+
+def pending_page(connection: apsw.Connection, stream: str, after_seq: int, limit: int) -> Page:
+    """The next `limit` pending events of a stream behind `after_seq`, in order."""
+    rows = connection.execute(_PENDING_PAGE, (stream, after_seq, limit)).fetchall()
+    events, corrupt = _checked(iter(rows))
+    return Page(events, corrupt, rows[-1][0] if rows else after_seq)
+
+
+def pending_streams(connection: apsw.Connection) -> list[tuple[str, int, int]]:
+    """Every stream with pending events, how many, and the newest of them; from the index alone."""
+    return connection.execute(_PENDING_STREAMS).fetchall()
+
+
+def backlog(connection: apsw.Connection) -> Backlog:
+    """Count the unfinished work, from the indexes alone but for the oldest event."""
+    pending = connection.execute("SELECT count(*) FROM ledger INDEXED BY ledger_pending WHERE state = 0").get
+    dead = connection.execute("SELECT count(*) FROM ledger INDEXED BY ledger_dead_letters WHERE state = 2").get
+    first = connection.execute("SELECT min(seq) FROM ledger INDEXED BY ledger_pending WHERE state = 0").get
+    oldest = connection.execute("SELECT received_at FROM ledger WHERE seq = ?", (first,)).get
+    last = connection.execute("SELECT coalesce(max(seq), 0) FROM ledger").get
+    return Backlog(pending, dead, oldest, last)
+
+
+def receipt(connection: apsw.Connection, source_system: str, source_event_id: str) -> dict[str, Any] | None:
+    """Everything that the ledger knows about one identity, without its envelope."""
+    cursor = connection.execute(_RECEIPT, (source_system, source_event_id))
+    row = cursor.fetchone()
+    return None if row is None else dict(zip(_RECEIPT_COLUMNS, row, strict=True))
+
+
+_RECEIPT_COLUMNS = (
+    "seq", "contract", "stream", "type", "process_state", "process_attempts", "process_error", "replay_count",
+    "received_at", "ingest_last_seen_at", "ingest_attempt_count", "duplicate_count", "payload_conflict_count",
+    "processed_at", "payload_sha256", "emptied",
+)  # fmt: skip
+
+
+def in_business_order(connection: apsw.Connection, source_system: str, limit: int) -> list[StoredEvent]:
+    """Events of one source by sequence, then by the time they were emitted, then by arrival (002)."""
+    return _checked(connection.execute(_BUSINESS_ORDER, (source_system, limit)))[0]
+
+
+class ReaderPool:
+    """A few threads, each with a read-only connection of its own."""
+
+    def __init__(self, path: Path, *, readers: int, vfs: str | None = None) -> None:
+        self._path = path
+        self._vfs = vfs
+        self._local = threading.local()
+        self._connections: list[apsw.Connection] = []
+        self._threads = ThreadPoolExecutor(max_workers=readers, thread_name_prefix="courier-reader")
+
+    def _connection(self) -> apsw.Connection:
+        connection: apsw.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = open_reader(self._path, vfs=self._vfs)
+            self._connections.append(connection)
+        return connection
+
+    async def run(self, query: Callable[..., T], *args: Any) -> T:
+        """Run `query(connection, *args)` on a reader thread."""
+
+        def call() -> T:
+            return query(self._connection(), *args)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def close(self) -> None:
+        """Wait for the queries under way, then close the connections."""
+        self._threads.shutdown(wait=True)
+        for connection in self._connections:
+            connection.close()

@@ -1,0 +1,147 @@
+"""The tables of `courier.db`, as numbered steps that are only ever added to.
+
+`ledger` holds every accepted event, for ever; retention empties a row and keeps its identity. Times
+are whole microseconds since 1970. Two things about its rows are for speed:
+
+- What an acknowledgement changes (`state`, `state_changed_at`) keeps the size of the row, because
+  SQLite then overwrites one page in place, and does not touch the envelope behind it. Hence `state` is
+  a number (0 and 1 take no byte each), and `process_state` spells it out.
+- Columns that follow from others are computed when read (`VIRTUAL`), and cost nothing when written.
+"""
+
+STATE_PENDING = 0
+STATE_PROCESSED = 1
+STATE_DEAD_LETTER = 2
+
+_LEDGER = """
+CREATE TABLE ledger (
+  seq                      INTEGER PRIMARY KEY,
+  contract                 TEXT NOT NULL,
+  stream                   TEXT NOT NULL,
+  type                     TEXT NOT NULL,
+  source_system            TEXT NOT NULL,
+  source_event_id          TEXT NOT NULL,
+  state                    INTEGER NOT NULL DEFAULT 0 CHECK (state IN (0, 1, 2)),
+  state_changed_at         INTEGER NOT NULL,
+  process_attempts         INTEGER NOT NULL DEFAULT 0,
+  process_first_attempt_at INTEGER,
+  process_error            TEXT,
+  replay_count             INTEGER NOT NULL DEFAULT 0,
+  received_at              INTEGER NOT NULL,
+  ingest_last_seen_at      INTEGER NOT NULL,
+  ingest_attempt_count     INTEGER NOT NULL DEFAULT 1,
+  payload_conflict_count   INTEGER NOT NULL DEFAULT 0,
+  source_sequence          INTEGER,
+  source_emitted_at        TEXT,
+  correlation_id           TEXT,
+  event_id                 TEXT,
+  dedupe_key               TEXT,
+  schema_version           TEXT,
+  last_transport_attempt   INTEGER,
+  payload_sha256           BLOB NOT NULL CHECK (length(payload_sha256) = 32),
+  envelope                 BLOB,
+  process_state            TEXT GENERATED ALWAYS AS
+    (CASE state WHEN 0 THEN 'pending' WHEN 1 THEN 'processed' ELSE 'dead_letter' END) VIRTUAL,
+  processed_at             INTEGER GENERATED ALWAYS AS (CASE WHEN state <> 0 THEN state_changed_at END) VIRTUAL,
+  ingest_first_seen_at     INTEGER GENERATED ALWAYS AS (received_at) VIRTUAL,
+  duplicate_count          INTEGER GENERATED ALWAYS AS (ingest_attempt_count - 1) VIRTUAL,
+  dedupe_scope             TEXT GENERATED ALWAYS AS
+    (CASE WHEN dedupe_key IS NOT NULL THEN source_system END) VIRTUAL,
+  event_name               TEXT GENERATED ALWAYS AS (CASE WHEN dedupe_key IS NOT NULL THEN type END) VIRTUAL,
+  UNIQUE (source_system, source_event_id)
+) STRICT;
+CREATE INDEX ledger_pending ON ledger (stream, seq) WHERE state = 0;
+CREATE INDEX ledger_dead_letters ON ledger (stream, seq) WHERE state = 2;
+CREATE INDEX ledger_dedupe_key ON ledger (dedupe_key) WHERE dedupe_key IS NOT NULL;
+"""
+
+_BESIDE_THE_LEDGER = """
+CREATE TABLE rejections (
+  id                     INTEGER PRIMARY KEY,
+  contract               TEXT NOT NULL,
+  source_system          TEXT NOT NULL,
+  source_event_id        TEXT,
+  event_id               TEXT,
+  event_name             TEXT,
+  schema_version         TEXT,
+  dedupe_key             TEXT,
+  last_transport_attempt INTEGER,
+  received_at            INTEGER NOT NULL,
+  code                   TEXT NOT NULL,
+  message                TEXT NOT NULL,
+  body                   BLOB
+) STRICT;
+CREATE INDEX rejections_received_at ON rejections (received_at);
+
+CREATE TABLE source_checkpoints (
+  source_system TEXT PRIMARY KEY,
+  cursor        TEXT NOT NULL,
+  seq           INTEGER,
+  updated_at    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE deferred_events (
+  id             INTEGER PRIMARY KEY AUTOINCREMENT,
+  topic          TEXT NOT NULL,
+  source         TEXT NOT NULL,
+  payload        TEXT NOT NULL,
+  correlation_id TEXT,
+  fire_at        REAL NOT NULL,
+  status         TEXT NOT NULL DEFAULT 'scheduled' CHECK (status IN ('scheduled', 'fired', 'cancelled')),
+  created_at     REAL NOT NULL,
+  fired_at       REAL
+) STRICT;
+CREATE INDEX deferred_events_due ON deferred_events (fire_at, id) WHERE status = 'scheduled';
+"""
+
+
+def _iso(column: str) -> str:
+    """SQL that shows microseconds as RFC 3339 text."""
+    return (
+        f"strftime('%Y-%m-%dT%H:%M:%S', {column} / 1000000, 'unixepoch') || "
+        f"printf('.%06dZ', {column} % 1000000)"
+    )
+
+
+_VIEWS = f"""
+CREATE VIEW event_inbox AS SELECT
+  source_event_id AS event_id,
+  CASE state WHEN 0 THEN 'received' WHEN 1 THEN 'processed' ELSE 'dead_letter' END AS status,
+  {_iso("received_at")} AS received_at,
+  {_iso("max(state_changed_at, ingest_last_seen_at)")} AS last_updated_at,
+  CAST(envelope AS TEXT) AS payload
+FROM ledger;
+
+CREATE VIEW receipts AS
+SELECT
+  dedupe_key, dedupe_scope, source_event_id AS idempotency_key, coalesce(event_id, source_event_id) AS event_id,
+  event_name, schema_version,
+  {_iso("received_at")} AS first_seen_at, {_iso("ingest_last_seen_at")} AS last_seen_at,
+  duplicate_count, last_transport_attempt, 'processed' AS status
+FROM ledger
+UNION ALL
+SELECT
+  dedupe_key, source_system, source_event_id, event_id, event_name, schema_version,
+  {_iso("received_at")}, {_iso("received_at")}, 0, last_transport_attempt, 'rejected'
+FROM rejections;
+
+CREATE VIEW event_journal AS SELECT
+  seq AS id,
+  CASE WHEN stream GLOB 'topics/*' THEN substr(stream, 8) ELSE stream END AS topic,
+  CASE WHEN source_system GLOB 'bus:*' THEN substr(source_system, 5) ELSE source_system END AS source,
+  CAST(envelope AS TEXT) AS payload,
+  correlation_id,
+  CASE state WHEN 0 THEN 'pending' WHEN 1 THEN 'done' ELSE 'failed' END AS status,
+  received_at / 1e6 AS created_at,
+  processed_at / 1e6 AS processed_at,
+  process_error AS error
+FROM ledger;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_LEDGER + _BESIDE_THE_LEDGER + _VIEWS,)
+"""Step n takes the schema from version n - 1 to version n. A step that was released is never edited."""
+
+VERSION = len(MIGRATIONS)
+
+APPLICATION_ID = 0x436F7572
+"""`Cour` in SQLite's application id, so that another program's database is not mistaken for a journal."""

@@ -1,0 +1,46 @@
+"""What is handed to the writer, and what comes back."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import apsw
+
+from broker.contracts.inbound import InboundEvent
+from broker.errors import CourierError
+
+Job = Callable[[apsw.Connection], Any]
+"""Work for the write connection inside a group commit. It runs in a savepoint: if it raises, only it is undone."""
+
+
+class Receipts:
+    """What became of the events of one submission, in their order."""
+
+    __slots__ = ("duplicates", "job_result", "seqs")
+
+    def __init__(self, seqs: Sequence[int], duplicates: dict[int, tuple[int, bool]], job_result: Any = None) -> None:
+        self.seqs = seqs
+        """The sequence of each event; negative for a duplicate (of the event with that sequence); 0 if refused."""
+        self.duplicates = duplicates
+        """For the position of each duplicate: when its original was received, and whether the payload differs."""
+        self.job_result = job_result
+        """What the job returned."""
+
+
+class Submission:
+    """Events of one producer that are committed together, with the callback that learns the outcome.
+
+    `done` is called on the loop, once, after the commit (with Receipts) or when it is certain that
+    there will be none (with an error). `job` runs after the events, in the same transaction.
+    """
+
+    __slots__ = ("done", "events", "job")
+
+    def __init__(
+        self,
+        events: Sequence[InboundEvent],
+        done: Callable[[Receipts | CourierError | Exception], None],
+        job: Job | None = None,
+    ) -> None:
+        self.events = events
+        self.done = done
+        self.job = job

@@ -1,0 +1,46 @@
+"""Which implementation a test body runs on, and how long Hypothesis searches.
+
+The random programs are the same in every run of the profile "ci", so that a red build is red for
+everybody. `HYPOTHESIS_PROFILE=torture` draws new ones each time, and many more.
+"""
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import _fast
+from tests.fast import models
+
+settings.register_profile(
+    "ci",
+    max_examples=150,
+    stateful_step_count=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
+settings.register_profile(
+    "torture", settings.get_profile("ci"), max_examples=5_000, stateful_step_count=150, derandomize=False
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def _both(name: str) -> Any:
+    """A fixture that answers with the compiled class, then with its model."""
+    params = [pytest.param(getattr(_fast, name), id="compiled"), pytest.param(getattr(models, name), id="model")]
+
+    @pytest.fixture(name=name, params=params)
+    def implementation(request: pytest.FixtureRequest) -> Any:
+        return request.param
+
+    return implementation
+
+
+ring = _both("Ring")
+dedupe = _both("Dedupe")
+leases = _both("Leases")
+credit = _both("Credits")

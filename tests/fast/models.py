@@ -1,0 +1,294 @@
+"""The structures of `_fast` in plain Python: their specification, and the measure of their speed.
+
+Each model has the interface of its compiled twin and says in the shortest honest way what that has
+to do. One body of tests runs on both, random programs compare the two call by call, and
+`bench/test_fast.py` asks what compiling was worth, so a model is written to be plain and not to be
+slow. What the interfaces leave open (how much storage is allocated, what a ticket looks like, how
+early the next deadline is announced) a model answers with the simplest thing that is allowed.
+"""
+
+import heapq
+from collections import OrderedDict, deque
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Ring(Generic[T]):
+    """A deque, and a count of the items that were popped and may still come back."""
+
+    def __init__(self, capacity: int) -> None:
+        if not 1 <= capacity <= 2**31 - 1:
+            raise ValueError(f"capacity must be 1 .. 2**31 - 1, not {capacity}")
+        self.capacity = capacity
+        self.held = 0
+        self._waiting: deque[T] = deque()
+
+    @property
+    def allocated(self) -> int:
+        """The least that is allowed: what waits."""
+        return len(self._waiting)
+
+    def push(self, item: T) -> bool:
+        """Append at the tail unless every place is taken or reserved."""
+        if item is None:
+            raise TypeError("an item cannot be None")
+        if len(self._waiting) + self.held == self.capacity:
+            return False
+        self._waiting.append(item)
+        return True
+
+    def pop(self) -> T | None:
+        """Take the head and reserve its place."""
+        if not self._waiting:
+            return None
+        self.held += 1
+        return self._waiting.popleft()
+
+    def release(self) -> None:
+        """Give up one reserved place."""
+        if self.held == 0:
+            raise ValueError("no item is held")
+        self.held -= 1
+
+    def requeue(self, item: T) -> None:
+        """Turn a reserved place into one at the tail."""
+        if item is None:
+            raise TypeError("an item cannot be None")
+        self.release()
+        self._waiting.append(item)
+
+    def restore(self, item: T) -> None:
+        """Turn a reserved place into one at the head."""
+        if item is None:
+            raise TypeError("an item cannot be None")
+        self.release()
+        self._waiting.appendleft(item)
+
+    def compact(self) -> None:
+        """Nothing to do: a deque gives its blocks back by itself."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+class Dedupe:
+    """Two dictionaries: what is in flight, and what is committed, least recently used first."""
+
+    def __init__(self, capacity: int, key: bytes | None = None) -> None:
+        if not 1 <= capacity <= 2**30:
+            raise ValueError(f"capacity must be 1 .. 2**30, not {capacity}")
+        if key is not None and len(key) != 16:
+            raise ValueError(f"the key must have 16 bytes, not {len(key)}")
+        self.capacity = capacity
+        self.evictions = 0
+        self._in_flight: dict[bytes, int] = {}
+        self._committed: OrderedDict[bytes, int] = OrderedDict()
+
+    @property
+    def in_flight(self) -> int:
+        """How many batches are waited for."""
+        return len(self._in_flight)
+
+    def claim(self, identity: bytes, batch: int) -> int:
+        """Answer for a known identity; put an unknown one in flight."""
+        if batch < 1:
+            raise ValueError(f"a batch is at least 1, not {batch}")
+        seq = self._committed.get(identity)
+        if seq is not None:
+            self._committed.move_to_end(identity)
+            return seq
+        first = self._in_flight.get(identity)
+        if first is not None:
+            return -first
+        if not self._make_room():
+            raise OverflowError("every entry is in flight")
+        self._in_flight[identity] = batch
+        return 0
+
+    def find(self, identity: bytes) -> int:
+        """Answer like `claim`, without a trace."""
+        return self._committed.get(identity, 0) or -self._in_flight.get(identity, 0)
+
+    def commit(self, identity: bytes, seq: int) -> None:
+        """Move an identity from flight to the most recently used end."""
+        if seq < 1:
+            raise ValueError(f"a sequence is at least 1, not {seq}")
+        del self._in_flight[identity]
+        self._committed[identity] = seq
+
+    def abort(self, identity: bytes) -> None:
+        """Forget an identity in flight."""
+        del self._in_flight[identity]
+
+    def remember(self, identity: bytes, seq: int) -> None:
+        """Record a committed identity if it is unknown and there is room."""
+        if seq < 1:
+            raise ValueError(f"a sequence is at least 1, not {seq}")
+        if identity in self._committed:
+            self._committed.move_to_end(identity)
+        elif identity not in self._in_flight and self._make_room():
+            self._committed[identity] = seq
+
+    def _make_room(self) -> bool:
+        if len(self) < self.capacity:
+            return True
+        if not self._committed:
+            return False
+        self._committed.popitem(last=False)
+        self.evictions += 1
+        return True
+
+    def __len__(self) -> int:
+        return len(self._in_flight) + len(self._committed)
+
+
+class Leases(Generic[T]):
+    """A dictionary of (attempt, order, item), and a heap of (deadline, order, key) cleaned up late.
+
+    Every grant and every extension takes a new order number. A heap entry whose order is not the
+    one in the dictionary is left over from a lease that was released or extended.
+    """
+
+    def __init__(self, capacity: int, now_ms: int = 0) -> None:
+        if not 1 <= capacity <= 2**30:
+            raise ValueError(f"capacity must be 1 .. 2**30, not {capacity}")
+        if not 0 <= now_ms < 2**48:
+            raise ValueError(f"now_ms must be 0 .. 2**48 - 1, not {now_ms}")
+        self.capacity = capacity
+        self.now_ms = now_ms
+        self._leases: dict[int, tuple[int, int, T]] = {}
+        self._heap: list[tuple[int, int, int]] = []
+        self._orders = 0
+
+    def grant(self, key: int, attempt: int, deadline_ms: int, item: T) -> bool:
+        """Lease an item unless every lease is out."""
+        if item is None:
+            raise TypeError("an item cannot be None")
+        if not 1 <= attempt <= 2**31 - 1:
+            raise ValueError(f"attempt must be 1 .. 2**31 - 1, not {attempt}")
+        if not 0 <= deadline_ms < 2**48:
+            raise ValueError(f"deadline_ms must be 0 .. 2**48 - 1, not {deadline_ms}")
+        if key in self._leases:
+            raise ValueError(f"{key} is leased already")
+        if len(self._leases) == self.capacity:
+            return False
+        self._set(key, attempt, deadline_ms, item)
+        return True
+
+    def release(self, key: int, attempt: int) -> T | None:
+        """End a lease for its holder."""
+        lease = self._leases.get(key)
+        if lease is None or lease[0] != attempt:
+            return None
+        del self._leases[key]
+        return lease[2]
+
+    def extend(self, key: int, attempt: int, deadline_ms: int) -> bool:
+        """Move a deadline for the lease's holder."""
+        if not 0 <= deadline_ms < 2**48:
+            raise ValueError(f"deadline_ms must be 0 .. 2**48 - 1, not {deadline_ms}")
+        lease = self._leases.get(key)
+        if lease is None or lease[0] != attempt:
+            return False
+        self._set(key, attempt, deadline_ms, lease[2])
+        return True
+
+    def attempt_of(self, key: int) -> int:
+        """Who holds a key, if anybody does."""
+        lease = self._leases.get(key)
+        return 0 if lease is None else lease[0]
+
+    def expire(self, now_ms: int, limit: int = 2**62) -> list[tuple[int, int, T]]:
+        """End what is due, in order."""
+        if limit < 1:
+            raise ValueError(f"limit is at least 1, not {limit}")
+        if now_ms >= 2**48:
+            raise ValueError(f"now_ms must be below 2**48, not {now_ms}")
+        now_ms = max(now_ms, self.now_ms)
+        due: list[tuple[int, int, T]] = []
+        while -1 != self.next_deadline_ms() <= now_ms:
+            deadline_ms, _, key = heapq.heappop(self._heap)
+            attempt, _, item = self._leases.pop(key)
+            due.append((key, attempt, item))
+            if len(due) == limit:
+                self.now_ms = deadline_ms
+                return due
+        self.now_ms = now_ms
+        return due
+
+    def next_deadline_ms(self) -> int:
+        """The earliest deadline, exactly."""
+        while self._heap:
+            deadline_ms, order, key = self._heap[0]
+            lease = self._leases.get(key)
+            if lease is not None and lease[1] == order:
+                return deadline_ms
+            heapq.heappop(self._heap)
+        return -1
+
+    def _set(self, key: int, attempt: int, deadline_ms: int, item: T) -> None:
+        self._orders += 1
+        self._leases[key] = (attempt, self._orders, item)
+        heapq.heappush(self._heap, (max(deadline_ms, self.now_ms), self._orders, key))
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+
+class Credits(Generic[T]):
+    """A dictionary of subscribers, and the line: an ordered dictionary of those that have credit."""
+
+    def __init__(self, credit_max: int) -> None:
+        if not 1 <= credit_max <= 2**31 - 1:
+            raise ValueError(f"credit_max must be 1 .. 2**31 - 1, not {credit_max}")
+        self.credit_max = credit_max
+        self._tickets = 0
+        self._subscribers: dict[int, T] = {}
+        self._line: OrderedDict[int, int] = OrderedDict()
+
+    @property
+    def ready(self) -> int:
+        """How long the line is."""
+        return len(self._line)
+
+    def join(self, subscriber: T) -> int:
+        """Add a subscriber under a new ticket."""
+        if subscriber is None:
+            raise TypeError("a subscriber cannot be None")
+        self._tickets += 1
+        self._subscribers[self._tickets] = subscriber
+        return self._tickets
+
+    def leave(self, ticket: int) -> None:
+        """Remove a subscriber, from the line as well."""
+        self._line.pop(ticket, None)
+        del self._subscribers[ticket]
+
+    def grant(self, ticket: int, credit: int) -> int:
+        """Add credit where the subscriber stands, or at the back of the line."""
+        if credit < 1:
+            raise ValueError(f"a grant is at least 1, not {credit}")
+        total = self.credit_of(ticket) + credit
+        if total > self.credit_max:
+            raise OverflowError(f"{total} is more than {self.credit_max}")
+        self._line[ticket] = total
+        return total
+
+    def pick(self) -> T | None:
+        """Take one credit from the front of the line, and send what is left to the back."""
+        if not self._line:
+            return None
+        ticket, credit = self._line.popitem(last=False)
+        if credit > 1:
+            self._line[ticket] = credit - 1
+        return self._subscribers[ticket]
+
+    def credit_of(self, ticket: int) -> int:
+        """The credit in the line; zero outside it."""
+        if ticket not in self._subscribers:
+            raise KeyError(ticket)
+        return self._line.get(ticket, 0)
+
+    def __len__(self) -> int:
+        return len(self._subscribers)
