@@ -34,7 +34,14 @@ def extensions() -> list[Extension]:
             include_dirs=["_fast"],
             depends=["_fast/sqlite_api.h"],
             define_macros=MACROS,
-            extra_compile_args=[*COMPILE, "-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unused-variable"],
+            extra_compile_args=[
+                *COMPILE,
+                "-std=c11",
+                "-Wall",
+                "-Wextra",
+                "-Wno-unused-parameter",
+                "-Wno-unused-variable",
+            ],
             extra_link_args=LINK,
         )
         for name in MODULES

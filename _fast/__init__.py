@@ -9,12 +9,25 @@
 Import from this package, never from its modules: import-linter cannot see into a `.pyx`.
 """
 
+from _fast import commit as _commit
 from _fast.build_flavour import DEBUG_BUILD
 from _fast.commit import CommitError, Committer, Written
-from _fast.commit import __file__ as COMMIT_EXTENSION
 from _fast.credits import Credits
 from _fast.dedupe import Dedupe
 from _fast.leases import Leases
 from _fast.ring import Ring
 
-__all__ = ["COMMIT_EXTENSION", "DEBUG_BUILD", "CommitError", "Committer", "Credits", "Dedupe", "Leases", "Ring", "Written"]
+__all__ = [
+    "COMMIT_EXTENSION",
+    "DEBUG_BUILD",
+    "CommitError",
+    "Committer",
+    "Credits",
+    "Dedupe",
+    "Leases",
+    "Ring",
+    "Written",
+]
+
+COMMIT_EXTENSION: str = _commit.__file__
+"""The file of the commit loop, which is also an SQLite extension with the entry `courier_commit_init`."""

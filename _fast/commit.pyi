@@ -27,8 +27,6 @@ class Written:
     def total_bytes(self) -> int:
         """How many bytes of text and blob the batch carried."""
 
-__file__: str
-
 class Committer:
     """Writes whole batches on apsw's own connection, taking the GIL a fixed number of times a batch.
 

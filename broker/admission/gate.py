@@ -20,9 +20,7 @@ class Appender(Protocol):
 class Gate:
     """Checks who, what and how much, and hands what passes to the journal."""
 
-    def __init__(
-        self, appender: Appender, clock: Clock, open_stream: Callable[[str], object]
-    ) -> None:
+    def __init__(self, appender: Appender, clock: Clock, open_stream: Callable[[str], object]) -> None:
         self._appender = appender
         self._clock = clock
         self._open_stream = open_stream
@@ -41,5 +39,3 @@ class Gate:
         self._open_stream(event.stream)
         self._appender.submit_events((event,), done)
         return event
-
-

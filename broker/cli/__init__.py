@@ -3,6 +3,7 @@
 serve    run the broker
 pub      put events on a stream
 sub      take events from a stream
+backup   copy the journal, and verify a copy
 config   check and show the configuration
 exits    the exit codes
 client   how the client commands reach a broker
@@ -10,6 +11,7 @@ client   how the client commands reach a broker
 
 import click
 
+from broker.cli.backup import backup, verify
 from broker.cli.config import config
 from broker.cli.pub import pub
 from broker.cli.serve import serve
@@ -33,4 +35,6 @@ def main() -> None:
 main.add_command(serve)
 main.add_command(pub)
 main.add_command(sub)
+main.add_command(backup)
+main.add_command(verify)
 main.add_command(config)

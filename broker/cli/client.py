@@ -57,4 +57,3 @@ def session(url: str, token: str | None) -> aiohttp.ClientSession:
 
 def _dumps(value: Any) -> str:
     return orjson.dumps(value).decode()
-

@@ -70,8 +70,8 @@ async def _serve(config: Config) -> int:
     click.echo(f"acknowledged means: {app.promise}")
     gc.collect()
     gc.freeze()
-    failed = asyncio.ensure_future(app.failed.wait())
-    await asyncio.wait({stop, failed}, return_when=asyncio.FIRST_COMPLETED)
+    failed: asyncio.Future[bool] = asyncio.ensure_future(app.failed.wait())
+    await asyncio.wait([stop, failed], return_when=asyncio.FIRST_COMPLETED)
     if failed.done():
         click.echo(f"courier: storage failed, nothing more is acknowledged: {app.journal.health.fatal}", err=True)
         sys.stderr.flush()
@@ -87,15 +87,15 @@ async def _serve(config: Config) -> int:
     return 0
 
 
-def _stop_signals() -> asyncio.Future[None]:
+def _stop_signals() -> asyncio.Future[bool]:
     """A future that the first SIGTERM or SIGINT completes; the second ends the process."""
     loop = asyncio.get_running_loop()
-    stop: asyncio.Future[None] = loop.create_future()
+    stop: asyncio.Future[bool] = loop.create_future()
 
     def received(number: int) -> None:
         if stop.done():
             os._exit(128 + number)
-        stop.set_result(None)
+        stop.set_result(True)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, received, number)

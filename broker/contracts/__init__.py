@@ -1,6 +1,10 @@
-"""The pure wire shapes: what each contract accepts, how it becomes an event, and what it answers.
+"""Wire shapes: what the outside may send, and the one shape that all of it takes on inside.
 
-Nothing in this room opens a socket or a file, reads a clock or keeps state, so that the broker and a
-device at the edge can share it. `names.py` holds the grammar of stream names and of the patterns that
-select them.
+names        the grammar of stream names and patterns
+json_bytes   what must hold of JSON bytes besides their grammar
+inbound      InboundEvent, the shape that every contract's events take
+courier      the Courier contract: POST /v1/enqueue
+
+Nothing here opens a socket or a file. What comes in is checked against these grammars before anything
+else in the broker sees it.
 """

@@ -60,7 +60,9 @@ class Guard:
             return error_response(NotFound(f"there is nothing at {request.path}; see docs/reference/http.md"))
         except web.HTTPMethodNotAllowed as refused:
             allowed = ", ".join(sorted(refused.allowed_methods))
-            answer = error_response(InvalidRequest(f"{request.path} does not take {request.method}; it takes {allowed}"))
+            answer = error_response(
+                InvalidRequest(f"{request.path} does not take {request.method}; it takes {allowed}")
+            )
             answer.set_status(405)
             answer.headers["Allow"] = allowed
             return answer

@@ -9,7 +9,7 @@ from broker.front.replies import json_response
 
 PROMISES = {
     "full": "an acknowledged event is on disk: it survives a crash of the process and a power cut",
-    "normal": "an acknowledged event survives a crash of the process, but NOT a power cut (journal.synchronous: normal)",
+    "normal": "an acknowledged event survives a crash of the process, NOT a power cut (journal.synchronous: normal)",
 }
 
 

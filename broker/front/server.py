@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Awaitable
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
@@ -51,7 +51,9 @@ class Server:
         except OSError as error:
             await self._runner.cleanup()
             address = f"{self._config.host}:{self._config.port}"
-            raise ConfigError([f"server: cannot listen on {address}: {error.strerror}; is another broker there?"]) from None
+            raise ConfigError(
+                [f"server: cannot listen on {address}: {error.strerror}; is another broker there?"]
+            ) from None
         except socket.gaierror as error:
             await self._runner.cleanup()
             raise ConfigError([f"server.host: {self._config.host!r} is not an address: {error.strerror}"]) from None

@@ -1,8 +1,8 @@
 """How long to wait before a batch is tried again (002, "Ingest retry").
 
-    attempt 1      at once
-    attempts 2–5   full jitter below 100 ms, doubled each time, at most 5 s
-    after that     5 s and a jitter; the health signal is critical from here on
+attempt 1      at once
+attempts 2–5   full jitter below 100 ms, doubled each time, at most 5 s
+after that     5 s and a jitter; the health signal is critical from here on
 """
 
 import random

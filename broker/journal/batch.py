@@ -51,8 +51,6 @@ class Batch:
             if isinstance(job_result, Exception):
                 submission.done(job_result)
             else:
-                own = (
-                    {at - start: duplicates[at] for at in range(start, end) if at in duplicates} if duplicates else {}
-                )
+                own = {at - start: duplicates[at] for at in range(start, end) if at in duplicates} if duplicates else {}
                 submission.done(Receipts(seqs[start:end], own, job_result))
             start = end

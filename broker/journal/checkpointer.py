@@ -15,7 +15,7 @@ from typing import Final
 
 import apsw
 
-from broker.journal.failures import Severity, severity
+from broker.journal.failures import Severity, code_of, severity
 from broker.journal.health import JournalHealth
 from broker.limits import BUSY_TIMEOUT_MS
 
@@ -91,7 +91,7 @@ class Checkpointer:
         try:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error as error:
-            if severity(error.extendedresult) is Severity.FATAL:
+            if severity(code_of(error)) is Severity.FATAL:
                 self._health.failed(f"the WAL cannot be checkpointed: {error}")
             else:
                 log.warning("the WAL could not be checkpointed this time: %s", error)

@@ -35,6 +35,12 @@ _TRANSIENT_EXTENDED = frozenset(
 )
 
 
+def code_of(error: Exception) -> int:
+    """The extended result code of an apsw error; 0 for one that did not come from SQLite."""
+    code: int = getattr(error, "extendedresult", 0)
+    return code
+
+
 def severity(code: int) -> Severity:
     """Classify an extended SQLite result code."""
     if code & 0xFF == _FULL or code == _IOERR_SHMSIZE:

@@ -58,7 +58,7 @@ SELECT stream, count(*), max(seq) FROM ledger INDEXED BY ledger_pending WHERE st
 """
 
 _RECEIPT = """
-SELECT seq, contract, stream, type, process_state, process_attempts, process_error, replay_count, received_at,
+SELECT seq, contract, stream, type, process_state, process_attempts, process_error, redriven_as, received_at,
   ingest_last_seen_at, ingest_attempt_count, duplicate_count, payload_conflict_count, processed_at,
   lower(hex(payload_sha256)) AS payload_sha256, envelope IS NULL AS emptied
 FROM ledger WHERE source_system = ?1 AND source_event_id = ?2
@@ -89,14 +89,15 @@ def _checked(rows: Iterator[tuple[Any, ...]]) -> tuple[list[StoredEvent], list[i
 
 def pending_page(connection: apsw.Connection, stream: str, after_seq: int, limit: int) -> Page:
     """The next `limit` pending events of a stream behind `after_seq`, in order."""
-    rows = connection.execute(_PENDING_PAGE, (stream, after_seq, limit)).fetchall()
+    rows: list[tuple[Any, ...]] = connection.execute(_PENDING_PAGE, (stream, after_seq, limit)).fetchall()
     events, corrupt = _checked(iter(rows))
     return Page(events, corrupt, rows[-1][0] if rows else after_seq)
 
 
 def pending_streams(connection: apsw.Connection) -> list[tuple[str, int, int]]:
     """Every stream with pending events, how many, and the newest of them; from the index alone."""
-    return connection.execute(_PENDING_STREAMS).fetchall()
+    rows: list[Any] = connection.execute(_PENDING_STREAMS).fetchall()
+    return rows
 
 
 def backlog(connection: apsw.Connection) -> Backlog:
@@ -117,7 +118,7 @@ def receipt(connection: apsw.Connection, source_system: str, source_event_id: st
 
 
 _RECEIPT_COLUMNS = (
-    "seq", "contract", "stream", "type", "process_state", "process_attempts", "process_error", "replay_count",
+    "seq", "contract", "stream", "type", "process_state", "process_attempts", "process_error", "redriven_as",
     "received_at", "ingest_last_seen_at", "ingest_attempt_count", "duplicate_count", "payload_conflict_count",
     "processed_at", "payload_sha256", "emptied",
 )  # fmt: skip

@@ -25,7 +25,7 @@ from broker.errors import ConfigError, CourierError, DiskFull, StorageFailed
 from broker.journal import statements
 from broker.journal.backoff import delay_before, past_budget
 from broker.journal.batch import Batch
-from broker.journal.failures import Severity, severity
+from broker.journal.failures import Severity, code_of, severity
 from broker.journal.health import JournalHealth
 from broker.journal.statements import StateChange
 from broker.journal.submission import Submission
@@ -214,7 +214,7 @@ class Writer:
         try:
             self._after_commit(self._connection, bytes_written)
         except apsw.Error as error:
-            if severity(error.extendedresult) is Severity.FATAL:
+            if severity(code_of(error)) is Severity.FATAL:
                 self._health.failed(f"the WAL cannot be checkpointed: {error}")
 
     def _try(self, batch: Batch, attempt: int) -> bool:
@@ -229,7 +229,7 @@ class Writer:
             return self._failed(batch, error.code, error, attempt)
         except apsw.Error as error:
             self._committer.rollback()
-            return self._failed(batch, error.extendedresult, error, attempt)
+            return self._failed(batch, code_of(error), error, attempt)
         except Exception as error:
             self._committer.rollback()
             log.exception("the writer met something that it does not know")
@@ -256,7 +256,7 @@ class Writer:
                 with self._connection:
                     results[index] = submission.job(self._connection)
             except apsw.Error as error:
-                if error.result not in _FAULTS_OF_A_JOB:
+                if code_of(error) & 0xFF not in _FAULTS_OF_A_JOB:
                     raise
                 results[index] = error
             except Exception as error:  # noqa: BLE001 - the job's own; whoever submitted it gets it back
@@ -289,5 +289,3 @@ class Writer:
     def _refuse(self, batch: Batch, error: CourierError) -> None:
         batch.error = error
         self._changes[:0] = batch.changes  # a state change is not lost with the events beside it
-
-

@@ -6,7 +6,7 @@ the journal (through the `Ledger` it was given) what became of each delivery.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Protocol
 
 from _fast import Leases
@@ -39,7 +39,7 @@ class Ledger(Protocol):
 
     def pending_page(
         self, stream: str, after_seq: int, limit: int
-    ) -> Awaitable[tuple[list[tuple[int, str, bytes, int]], int]]:
+    ) -> Awaitable[tuple[Sequence[tuple[int, str, bytes, int]], int]]:
         """The next pending events of a stream as (seq, id, envelope, attempts), and up to where that goes."""
 
 
@@ -270,4 +270,3 @@ class Registry:
         for task in list(self._pages):
             task.cancel()
         await asyncio.gather(*self._pages, return_exceptions=True)
-

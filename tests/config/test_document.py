@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Config, load
+from broker.config import Config, document, load
 from broker.errors import ConfigError
 from broker.limits import CONFIG_FILE_BYTES_MAX, JSON_DEPTH_MAX
 from tests.config.conftest import Load, Problems
@@ -79,9 +79,24 @@ def test_a_few_aliases_that_expand_to_more_than_memory_holds_are_refused(problem
     assert problems_of("l0: &l0 [x]\n" + "\n".join(levels)) == ["courier.yaml: expands to more than 100000 values"]
 
 
-def test_a_long_text_with_many_aliases_is_refused(problems_of: Problems) -> None:
-    text = f"a: &a {'x' * 500_000}\nb: [{', '.join(['*a'] * 100_000)}]"
-    assert problems_of(text) == ["courier.yaml: expands to more than 100000 values"]
+def test_a_long_text_counts_by_its_length_each_time_an_alias_uses_it(
+    problems_of: Problems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document, "CONFIG_VALUES_MAX", 1000)
+    text = f"a: &a {'x' * 6400}\nb: [{', '.join(['*a'] * 20)}]"
+    assert problems_of(text) == ["courier.yaml: expands to more than 1000 values"]
+
+
+def test_a_file_may_hold_as_many_values_as_the_bound_and_no_more(
+    load_text: Load, problems_of: Problems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document, "CONFIG_VALUES_MAX", 100)
+    around = len(["triggers", "[0]", "id", "when", "do", "[0]", "action", "payload"])
+    fitting = 100 - around
+    assert load_text(payload(f"[{', '.join(['1'] * fitting)}]"))
+    assert problems_of(payload(f"[{', '.join(['1'] * (fitting + 1))}]")) == [
+        "courier.yaml: expands to more than 100 values"
+    ]
 
 
 def test_a_plain_alias_is_its_value(load_text: Load) -> None:

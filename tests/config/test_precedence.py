@@ -9,6 +9,7 @@ import pytest
 from broker.config import Config, load
 from broker.config.keys import environment_name, flag_name, settable_keys
 from broker.errors import ConfigError
+from broker.limits import JSON_DEPTH_MAX
 from tests.config.conftest import Load, Problems
 
 FILE = "\nserver:\n  port: 2000\n"
@@ -110,6 +111,21 @@ def test_an_unfit_variable_is_refused_by_its_name(name: str, text: str, problem:
     with pytest.raises(ConfigError) as refused:
         load(None, {name: text}, {})
     assert refused.value.problems == [f"{name}: {problem}"]
+
+
+def test_a_payload_in_a_variable_may_be_no_deeper_than_one_in_a_file() -> None:
+    def triggers(depth: int) -> dict[str, str]:
+        payload = "[" * depth + "1" + "]" * depth
+        action = f'{{"action": "enrich", "payload": {payload}}}'
+        return {"COURIER_TRIGGERS": f'[{{"id": "a", "when": {{}}, "do": [{action}]}}]'}
+
+    depth = JSON_DEPTH_MAX - len(("triggers", 0, "do", 0, "payload"))
+    assert load(None, triggers(depth), {}).config.triggers
+    with pytest.raises(ConfigError) as refused:
+        load(None, triggers(depth + 1), {})
+    (problem,) = refused.value.problems
+    assert problem.startswith("COURIER_TRIGGERS: triggers[0].do[0].payload[0][0]")
+    assert problem.endswith(": is nested more than 64 deep")
 
 
 @pytest.mark.parametrize(

@@ -69,15 +69,15 @@ def test_a_ring_that_refuses_an_item_keeps_no_reference_to_it(Ring):
 
 
 def test_growth_and_compaction_move_references_without_counting_them_twice(Ring):
-    ring, things = Ring(1000), [Thing() for _ in range(500)]
-    alone = references_each(things)
-    assert all([ring.push(thing) for thing in things])
-    assert references_each(things) == alone + 1
-    for _ in range(450):
+    ring, first, rest = Ring(1000), [Thing() for _ in range(450)], [Thing() for _ in range(50)]
+    alone = references_each(first)
+    assert all(ring.push(thing) for thing in (*first, *rest))
+    assert references_each(first) == references_each(rest) == alone + 1
+    for _ in first:
         ring.pop()
     ring.compact()
-    assert references_each(things[:450]) == alone
-    assert references_each(things[450:]) == alone + 1
+    assert references_each(first) == alone
+    assert references_each(rest) == alone + 1
 
 
 def test_leases_own_one_reference_to_what_is_out(Leases):

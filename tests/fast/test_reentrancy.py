@@ -3,7 +3,8 @@
 Two ways lead back. Dropping the last reference to an item runs its destructor. And allocating a
 container may run the garbage collector, which runs the destructors of unrelated rubbish; up to
 Python 3.11 it does so in the middle of a compiled call. These tests make it do so at one allocation
-after the other, and call back with everything that could pull the rug away.
+after the other, and call back with everything that could pull the rug away. The models make no
+promise there, and sit out.
 """
 
 import gc
@@ -44,22 +45,25 @@ def collecting(call, moment, callback):
         calls.append(True)
         try:
             callback()
-        except BaseException as failure:
+        except (AssertionError, LookupError, TypeError, ValueError, OverflowError) as failure:
             failures.append(failure)
 
-    gc.collect()
+    # Without the free lists of the interpreter, every list and every tuple is an allocation.
+    ballast = [*([] for _ in range(100)), *((number, 1, 1) for number in range(2_100))]
     gc.disable()
+    gc.freeze()  # the collector need not look at the rest of the world, some hundred times
     thresholds = gc.get_threshold()
     Rubbish(moment, guarded)
     try:
         gc.set_threshold(1)
         gc.enable()
         answer = call()
+        for _ in range(moment):
+            gc.collect()
     finally:
         gc.set_threshold(*thresholds)
-        gc.enable()
-    for _ in range(moment):
-        gc.collect()
+        gc.unfreeze()
+        del ballast
     if failures:
         raise failures[0]
     assert calls == [True]
@@ -69,8 +73,8 @@ def collecting(call, moment, callback):
 class LeasesLedger:
     """Leases, and the keys that must be out if every answer so far was true."""
 
-    def __init__(self, implementation, capacity):
-        self.leases = implementation(capacity)
+    def __init__(self, capacity):
+        self.leases = _fast.Leases(capacity)
         self.out = set()
 
     def grant(self, keys, deadline_ms):
@@ -120,9 +124,9 @@ LEASES_CALLBACKS = {
 
 @pytest.mark.parametrize("waiting", [1, 10, 63, 64, 65, 128])
 @pytest.mark.parametrize("callback", LEASES_CALLBACKS)
-def test_leases_that_are_changed_while_they_expire_lose_and_double_nothing(Leases, callback, waiting):
+def test_leases_that_are_changed_while_they_expire_lose_and_double_nothing(callback, waiting):
     for moment in MOMENTS:
-        ledger = LeasesLedger(Leases, 400)
+        ledger = LeasesLedger(400)
         ledger.grant(range(waiting), 100)
         under_way = set()
 
@@ -144,9 +148,9 @@ def test_leases_that_are_changed_while_they_expire_lose_and_double_nothing(Lease
 
 @pytest.mark.parametrize("waiting", [0, 1, 63, 64, 65, 127, 128, 256])
 @pytest.mark.parametrize("callback", LEASES_CALLBACKS)
-def test_leases_that_are_changed_while_they_grow_lose_and_double_nothing(Leases, callback, waiting):
+def test_leases_that_are_changed_while_they_grow_lose_and_double_nothing(callback, waiting):
     for moment in MOMENTS[:3]:
-        ledger = LeasesLedger(Leases, 400)
+        ledger = LeasesLedger(400)
         ledger.grant(range(waiting), 100)
         grant = partial(ledger.leases.grant, 1999, 1, 9_000, "item 1999")
         if collecting(grant, moment, lambda ledger=ledger: LEASES_CALLBACKS[callback](ledger)):
@@ -157,10 +161,10 @@ def test_leases_that_are_changed_while_they_grow_lose_and_double_nothing(Leases,
 class RingLedger:
     """A ring, the numbers that must wait in it in this order, and anywhere among them "the item"."""
 
-    def __init__(self, implementation, capacity):
-        self.ring = implementation(capacity)
+    def __init__(self, capacity):
+        self.ring = _fast.Ring(capacity)
         self.waiting = []
-        self.pushed = 0
+        self.pushed = self.taken = 0
 
     def push(self, count):
         for _ in range(count):
@@ -169,8 +173,12 @@ class RingLedger:
                 self.waiting.append(self.pushed)
 
     def pop(self, count):
-        for _ in range(min(count, len(self.waiting))):
-            assert self.ring.pop() == self.waiting.pop(0)
+        for _ in range(min(count, len(self.ring))):
+            item = self.ring.pop()
+            if item == "the item":
+                self.taken += 1
+            else:
+                assert item == self.waiting.pop(0)
 
     def put_back(self):
         for number in range(-self.ring.held, 0):
@@ -183,11 +191,11 @@ class RingLedger:
 
     def check(self, accepted):
         """What waits is what must, "the item" once if it was accepted, and all places can be used again."""
-        ring = self.ring
-        assert len(ring) == len(self.waiting) + accepted
+        ring, present = self.ring, accepted - self.taken
+        assert len(ring) == len(self.waiting) + present
         assert len(ring) <= ring.allocated <= ring.capacity
         drained = [ring.pop() for _ in range(len(ring))]
-        assert drained.count("the item") == accepted
+        assert drained.count("the item") == present
         assert [item for item in drained if item != "the item"] == self.waiting
         for _ in range(ring.held):
             ring.release()
@@ -211,13 +219,11 @@ RING_CALLBACKS = {
 @pytest.mark.parametrize("waiting", [0, 1, 7, 8, 9, 16, 32, 64, 95, 100])
 @pytest.mark.parametrize("call", ["push", "requeue", "restore", "compact"])
 @pytest.mark.parametrize("callback", RING_CALLBACKS)
-def test_a_ring_that_is_changed_while_it_resizes_loses_and_doubles_nothing(Ring, callback, call, waiting):
+def test_a_ring_that_is_changed_while_it_resizes_loses_and_doubles_nothing(callback, call, waiting):
     for popped in (0, 5):
-        ledger = RingLedger(Ring, 100)
+        ledger = RingLedger(100)
         ledger.push(waiting + popped)
         ledger.pop(popped)
-        if call == "restore" and callback.startswith(("pops", "pushes,")):
-            continue  # where the collector runs late, these would pop "the item"
         args = () if call == "compact" else ("the item",)
         answer = collecting(
             partial(outcome, getattr(ledger.ring, call), *args),
@@ -281,8 +287,8 @@ CREDITS_CALLBACKS = {
 
 @pytest.mark.parametrize("present", [0, 1, 3, 4, 5, 7, 8, 16, 64])
 @pytest.mark.parametrize("callback", CREDITS_CALLBACKS)
-def test_credits_that_are_changed_while_they_grow_lose_and_double_nothing(Credits, callback, present):
-    ledger = CreditsLedger(Credits)
+def test_credits_that_are_changed_while_they_grow_lose_and_double_nothing(callback, present):
+    ledger = CreditsLedger(_fast.Credits)
     ledger.join(present)
     ledger.grant()
     ledger.joined(collecting(partial(ledger.credits.join, object()), 1, lambda: CREDITS_CALLBACKS[callback](ledger)))
@@ -319,7 +325,8 @@ class Caller:
         self.structure, self.act, self.died = structure, act, died
 
     def __del__(self):
-        self.died.append(self.act(self.structure))
+        self.act(self.structure)
+        self.died.append(True)
 
 
 def hold_in_ring(ring, item):
@@ -337,7 +344,7 @@ def hold_in_credits(credits_, item):
 LAST_ACTS = [
     ("Ring", 1000, hold_in_ring, lambda ring: (ring.pop(), ring.push("x"), ring.compact())),
     ("Ring", 1000, hold_in_ring, lambda ring: [ring.push(number) for number in range(100)]),
-    ("Leases", 1000, hold_in_leases, lambda leases: (leases.release(0, 1), leases.grant(999, 1, 50, "x"))),
+    ("Leases", 1000, hold_in_leases, lambda leases: (leases.release(0, 1), outcome(leases.grant, 999, 1, 50, "x"))),
     ("Leases", 1000, hold_in_leases, lambda leases: leases.expire(100, 2)),
     ("Credits", 1000, hold_in_credits, lambda credits_: (credits_.join("x"), credits_.pick())),
 ]
@@ -349,7 +356,7 @@ LAST_ACTS = [
 def test_items_may_use_their_structure_while_both_are_collected(module, name, bound, hold, act, count):
     structure, died = getattr(module, name)(bound), []
     for _ in range(count):
-        hold(structure, Caller(structure, lambda each: act(each) and None, died))
+        hold(structure, Caller(structure, act, died))
     witness = Caller(structure, lambda each: None, died)
     alive = weakref.ref(witness)
     hold(structure, witness)
@@ -357,4 +364,4 @@ def test_items_may_use_their_structure_while_both_are_collected(module, name, bo
     for _ in range(3):
         gc.collect()
     assert alive() is None
-    assert died == [None] * (count + 1)
+    assert died == [True] * (count + 1)

@@ -1,0 +1,189 @@
+"""kill -9 under load: what was acknowledged is there, once, and what was in doubt settles when it is sent again."""
+
+import asyncio
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.adversity.conftest import CONDITION_SECONDS_MAX, SEED, TORTURE, BrokerEnded, StartBroker, Subscriber
+from tests.adversity.load import CUT, Load, client
+from tests.adversity.oracle import Oracle
+
+KILLS = 10_000 if TORTURE else 100
+LANES = 3
+"""Brokers that live and die beside each other: one starts while another is under load."""
+
+KILLS_A_DIRECTORY = 12
+REQUESTS_A_LIFE = 2_000
+LOAD_SECONDS_MAX = 0.25
+
+CONSUMER_KILLS = 1_000 if TORTURE else 10
+SYNCS = [1, 2, 3, 4, 5, 6, 7, 8, 10, 14, 21, 35, 60, 100, 160]
+"""The sync at which to die. The first few are the creation of the database."""
+
+CHECKPOINT_OFTEN = {"COURIER_JOURNAL__WAL_MAX_BYTES": str(1024 * 1024)}
+
+
+async def lane(number: int, kills: int, start_broker: StartBroker, directory: Path) -> list[Oracle]:
+    """Start, load, kill and check, again and again."""
+    rng = random.Random(SEED + number)
+    oracles: list[Oracle] = []
+    for first in range(0, kills, KILLS_A_DIRECTORY):
+        oracle = Oracle(rng.getrandbits(32))
+        oracles.append(oracle)
+        load = Load(oracle)
+        data = directory / f"{number}-{first}"
+        for _ in range(first, min(kills, first + KILLS_A_DIRECTORY)):
+            broker = await start_broker(data)
+            await load.settle_doubts(broker.url)
+            oracle.check(broker.database, live=True)
+            acknowledged = len(oracle.acknowledged)
+            running = asyncio.create_task(load.run(broker.url, REQUESTS_A_LIFE))
+            await load.acknowledgements(acknowledged + 1)
+            await asyncio.sleep(rng.uniform(0.0, LOAD_SECONDS_MAX))  # the moment of the kill
+            await broker.kill()
+            await running
+            oracle.check(broker.database)
+        broker = await start_broker(data)
+        await load.settle_doubts(broker.url)
+        await broker.stop()
+        oracle.check(broker.database)
+    return oracles
+
+
+async def test_a_kill_at_any_moment_takes_nothing_that_was_acknowledged_and_doubles_nothing(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    each = [KILLS // LANES + (number < KILLS % LANES) for number in range(LANES)]
+    async with asyncio.TaskGroup() as group:
+        lanes = [group.create_task(lane(n, kills, start_broker, tmp_path)) for n, kills in enumerate(each)]
+    oracles = [oracle for task in lanes for oracle in task.result()]
+    acknowledged = sum(len(oracle.acknowledged) for oracle in oracles)
+    duplicates = sum(told.duplicate for oracle in oracles for told in oracle.acknowledged)
+    conflicts = sum(told.payload_conflict for oracle in oracles for told in oracle.acknowledged)
+    doubted = sum(oracle.doubted for oracle in oracles)
+    print(
+        f"{KILLS} kills, {acknowledged} acknowledged ({duplicates} duplicates, {conflicts} conflicts), {doubted} doubts"
+    )
+    assert sum(oracle.checks for oracle in oracles) >= 2 * KILLS
+    # Else the kills did not hit anything, or the load was too tame to prove something.
+    assert doubted >= KILLS
+    assert acknowledged >= 10 * KILLS
+    assert min(duplicates, conflicts, sum(oracle.refusals for oracle in oracles)) >= KILLS
+
+
+@pytest.mark.usefixtures("needs_strace")
+async def test_a_kill_at_any_sync_takes_nothing_that_was_acknowledged(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    syncs = list(range(1, 200)) if TORTURE else SYNCS
+    killed_at_start = killed_under_load = 0
+
+    async def die_at(sync: int) -> None:
+        nonlocal killed_at_start, killed_under_load
+        oracle = Oracle(SEED + sync)
+        load = Load(oracle, payload_bytes_max=60_000)
+        data = tmp_path / str(sync)
+        inject = ["-e", "trace=fdatasync,fsync", "-e", f"inject=fdatasync,fsync:signal=KILL:when={sync}"]
+        try:
+            broker = await start_broker(data, strace=inject, settings=CHECKPOINT_OFTEN)
+        except BrokerEnded as ended:
+            assert ended.code == -signal.SIGKILL, ended
+            killed_at_start += 1
+        else:
+            await load.run(broker.url, REQUESTS_A_LIFE)
+            assert await broker.ended() == -signal.SIGKILL
+            killed_under_load += 1
+        oracle.check(data / "courier.db")
+        broker = await start_broker(data)
+        await load.settle_doubts(broker.url)
+        await load.run(broker.url, 50)
+        await broker.stop()
+        oracle.check(broker.database)
+        assert not oracle.doubts
+
+    waiting = iter(syncs)
+
+    async def one_after_another() -> None:
+        for sync in waiting:
+            await die_at(sync)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(LANES):
+            group.create_task(one_after_another())
+    print(f"killed at a sync {killed_under_load} times under load, {killed_at_start} times while starting")
+    assert killed_at_start >= 3
+    assert killed_under_load >= len(syncs) // 2
+
+
+class Consumer:
+    """Takes deliveries of one stream from one broker after another, and acknowledges some of them."""
+
+    def __init__(self, stream: str, rng: random.Random) -> None:
+        self._stream = stream
+        self._rng = rng
+        self.delivered: set[str] = set()
+        self.acked: set[str] = set()
+        """Those for which an acknowledgement was at least on its way."""
+
+    async def consume(self, url: str) -> None:
+        """Take until the line is cut, and acknowledge two thirds."""
+        try:
+            async with client() as session, session.ws_connect(f"{url}/v1/subscribe?stream={self._stream}") as socket:
+                subscriber = Subscriber(socket)
+                await subscriber.grant(100)
+                while True:
+                    event_id = await subscriber.take()
+                    self.delivered.add(event_id)
+                    if self._rng.random() < 0.66:
+                        self.acked.add(event_id)
+                        await subscriber.ack(event_id)
+                    await subscriber.grant(1)
+        except CUT:
+            return
+
+    async def drain(self, url: str, expected: set[str]) -> set[str]:
+        """Take and acknowledge until all that is expected has come; what came."""
+        async with client() as session, session.ws_connect(f"{url}/v1/subscribe?stream={self._stream}") as socket:
+            subscriber = Subscriber(socket)
+            await subscriber.grant(1_000)
+            async with asyncio.timeout(CONDITION_SECONDS_MAX):
+                await subscriber.take_until(expected)
+            return set(subscriber.delivered)
+
+
+async def test_a_kill_redelivers_everything_unacknowledged_and_loses_nothing(
+    start_broker: StartBroker, oracle: Oracle, tmp_path: Path
+) -> None:
+    rng = random.Random(SEED)
+    load = Load(oracle, streams=1)
+    consumer = Consumer("load/0", rng)
+    redelivered = 0
+    for _ in range(CONSUMER_KILLS):
+        broker = await start_broker(tmp_path / "data")
+        await load.settle_doubts(broker.url)
+        acknowledged = len(oracle.acknowledged)
+        consuming = asyncio.create_task(consumer.consume(broker.url))
+        running = asyncio.create_task(load.run(broker.url, REQUESTS_A_LIFE))
+        await load.acknowledgements(acknowledged + rng.randint(1, 200))
+        await asyncio.sleep(rng.uniform(0.0, 0.05))  # the moment of the kill
+        await broker.kill()
+        await asyncio.gather(running, consuming)
+        # A row is done only if its consumer said so; all others are still to be delivered.
+        done = {row.identity[1] for row in oracle.check(broker.database) if row.state != 0}
+        assert done <= consumer.acked, f"seed {SEED}: never acknowledged by a consumer: {done - consumer.acked}"
+        redelivered += len(consumer.delivered - done)
+    broker = await start_broker(tmp_path / "data")
+    await load.settle_doubts(broker.url)
+    rows = oracle.check(broker.database, live=True)
+    pending = {row.identity[1] for row in rows if row.state == 0}
+    came = await consumer.drain(broker.url, pending)
+    never_acked = {row.identity[1] for row in rows} - consumer.acked
+    await broker.stop()
+    print(f"{CONSUMER_KILLS} kills: {len(rows)} events, {len(consumer.acked)} acked, {redelivered} to be redelivered")
+    assert never_acked <= came, f"seed {SEED}: not redelivered: {never_acked - came}"
+    assert {row.identity[1] for row in rows} <= came | consumer.delivered
+    assert redelivered >= CONSUMER_KILLS
+    assert all(row.state == 1 for row in oracle.check(broker.database))
