@@ -19,6 +19,7 @@ from broker.front.server import Server, check_exposure
 from broker.front.subscribe import Subscribe
 from broker.journal import reader
 from broker.journal.journal import Journal
+from broker.journal.retention import Retention
 from broker.streams.registry import Registry
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,8 @@ class App:
         """Set when the journal has failed for good and the process must end."""
         self._subscribe = Subscribe(self.registry)
         self._probes = Probes(journal.health, journal.synchronous, lambda: self.gate.draining)
+        self._retention = Retention(journal, config.journal.retention, clock)
+        self._sweeping: asyncio.Task[None] | None = None
         journal.on_events = self.registry.committed
         journal.on_fatal = lambda _reason: self.failed.set()
         self._add_routes()
@@ -62,6 +65,7 @@ class App:
             app = cls(config, journal, clock)
             await app._recover(clock)
             await app.server.start()
+            app._sweeping = asyncio.create_task(app._retention.run())
         except BaseException:
             await journal.close()
             raise
@@ -93,4 +97,7 @@ class App:
         await self._subscribe.close()
         await self.server.close()
         await self.registry.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
         await self.journal.close()

@@ -13,7 +13,7 @@ import uvloop
 
 from broker.app import App
 from broker.cli import exits
-from broker.config import NOT_YET_ACTIVE, Config, LoadedConfig, load
+from broker.config import Config, LoadedConfig, load
 from broker.errors import ConfigError
 from broker.logs import set_up
 
@@ -58,9 +58,8 @@ def serve(file: Path | None, host: str | None, port: int | None, data: str | Non
 
 
 def _warn_of_inactive_keys(loaded: LoadedConfig) -> None:
-    for path in sorted(loaded.keys_set()):
-        if any(path == key or path.startswith((f"{key}.", f"{key}[")) for key in NOT_YET_ACTIVE):
-            log.warning("%s is set, but this version does not act on it yet", path)
+    for key, origin in loaded.keys_not_yet_active().items():
+        log.warning("%s is set (%s), but this version does not act on it yet", key, origin)
 
 
 async def _serve(config: Config) -> int:

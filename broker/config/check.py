@@ -169,8 +169,8 @@ def _within(value: Any, low: float | None, high: float | None) -> bool:
 
 
 def _may_be_secret(path: Path) -> bool:
-    """Whether a value may be a token: `auth.tokens` itself, an entry, or the token in it."""
-    return path[:2] == ("auth", "tokens") and (len(path) <= 3 or path[3] == "token")
+    """Whether a value may be a token that somebody put in the right place, or in one close to it."""
+    return path[0] == "auth" and (len(path) <= 3 or path[3] in ("token", "tokenHash"))
 
 
 def _either(words: Iterable[str]) -> str:

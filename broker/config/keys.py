@@ -69,8 +69,9 @@ def plain_or_quoted(key: str) -> str:
 
 
 def not_yet_active(key: str) -> str | None:
-    """The entry of NOT_YET_ACTIVE that a key is, or is below."""
-    return next((each for each in NOT_YET_ACTIVE if key == each or key.startswith((f"{each}.", f"{each}["))), None)
+    """The entry of NOT_YET_ACTIVE that a key is, or is below; `[]` stands for any entry of a list or map."""
+    any_entry = re.sub(r"\[[^\]]*\]", "[]", key)
+    return next((each for each in NOT_YET_ACTIVE if f"{any_entry}.".startswith((f"{each}.", f"{each}["))), None)
 
 
 def shown_path(path: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from broker.config.grammar import is_loopback
 from broker.config.keys import Path, path_text
 from broker.config.problems import REFUSED, Findings
-from broker.config.schema import NOT_YET_ACTIVE, Journal, Server
+from broker.config.schema import Journal, Server
 from broker.limits import COMMIT_BATCH_MAX
 
 Values = dict[str, Any]
@@ -46,13 +46,11 @@ def _strangers_need_tokens(values: Values, findings: Findings) -> None:
     tokens = _at(values, ("auth", "tokens"), [])
     if REFUSED in (host, tokens) or is_loopback(host):
         return
-    if "auth" in NOT_YET_ACTIVE:
-        reason = "this version does not ask for auth.tokens yet"
-    elif not tokens:
-        reason = "there are no auth.tokens"
-    else:
-        return
-    findings.refuse(("server", "host"), f'expected localhost or a loopback address, because {reason}, found "{host}"')
+    if not tokens:
+        findings.refuse(
+            ("server", "host"),
+            f'expected localhost or a loopback address, because there are no auth.tokens, found "{host}"',
+        )
 
 
 def _trigger_ids_are_unique(values: Values, findings: Findings) -> None:

@@ -16,13 +16,11 @@ from broker.config import grammar
 # the reference page says so. Remove a key here when it comes alive.
 NOT_YET_ACTIVE = frozenset(
     {
-        "auth",
-        "journal.readers",
-        "journal.retention",
-        "journal.walMaxBytes",
-        "server.allowedHosts",
-        "server.allowedOrigins",
-        "streams.maxDeliveries",
+        "auth.tokens[].rate",
+        "journal.dedupeEntries",
+        "server.maxConnections",
+        "server.readTimeoutMs",
+        "streams.durability",
         "streams.perStreamCaps",
         "triggers",
     }

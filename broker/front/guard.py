@@ -12,6 +12,7 @@ from aiohttp import web
 
 from broker.admission.auth import Authenticator, Principal
 from broker.config import Server
+from broker.config.grammar import is_loopback
 from broker.errors import CourierError, Forbidden, InvalidRequest, NotFound, TooLarge
 from broker.front.replies import error_response
 
@@ -20,7 +21,6 @@ log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PRINCIPAL: web.RequestKey[Principal] = web.RequestKey("principal", Principal)
 
-LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _OPEN_PATHS = frozenset({"/livez", "/readyz"})
 
 
@@ -28,7 +28,7 @@ class Guard:
     """The checks, as an aiohttp middleware."""
 
     def __init__(self, config: Server, authenticator: Authenticator) -> None:
-        self._hosts = LOOPBACK_NAMES | {config.host.strip("[]").lower()} | {h.lower() for h in config.allowed_hosts}
+        self._hosts = {config.host.strip("[]").lower()} | {h.lower() for h in config.allowed_hosts}
         self._origins = frozenset(origin.lower() for origin in config.allowed_origins)
         self._authenticator = authenticator
 
@@ -38,7 +38,7 @@ class Guard:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
             name = ""
-        if host not in self._hosts and name not in self._hosts:
+        if host not in self._hosts and name not in self._hosts and not is_loopback(name):
             raise Forbidden(f"the host {host!r} is not served here; add it to server.allowedHosts if it should be")
         origin = request.headers.get("Origin")
         if origin is not None and origin.lower() not in self._origins:

@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from broker.config import Server as ServerConfig
+from broker.config.grammar import is_loopback
 from broker.errors import ConfigError
-from broker.front.guard import LOOPBACK_NAMES, Guard
+from broker.front.guard import Guard
 
 
 def check_exposure(host: str, *, has_tokens: bool) -> None:
     """Raise ConfigError for an address that others can reach when nobody has to show a token."""
-    if not has_tokens and host.strip("[]").lower() not in LOOPBACK_NAMES:
+    if not has_tokens and not is_loopback(host.strip("[]")):
         raise ConfigError(
             [
                 f"server.host: {host} can be reached from other machines, but no tokens are configured, so anybody "

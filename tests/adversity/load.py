@@ -83,9 +83,8 @@ class Load:
         async with client() as session:
             for identity, envelope in doubts:
                 await self.send(session, url, identity, envelope)
-        assert not self.oracle.doubts, (
-            f"seed {self.oracle.seed}: still in doubt: {list(self.oracle.doubts.items())[:5]}"
-        )
+        left = list(self.oracle.doubts.items())
+        assert not left, f"seed {self.oracle.seed}: {len(left)} are still in doubt: {left[:5]}"
         return len(doubts)
 
     async def send(self, session: aiohttp.ClientSession, url: str, identity: Identity, envelope: bytes) -> int:

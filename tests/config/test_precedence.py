@@ -187,12 +187,12 @@ def test_no_two_keys_share_a_variable_or_a_flag() -> None:
 
 def test_a_key_that_is_set_and_not_active_yet_is_named_with_its_place(load_text: Load) -> None:
     loaded = load_text(
-        "streams:\n  maxDeliveries: 3\n  maxDepth: 5\ntriggers:\n- {id: a, when: {}, do: [{action: enrich}]}",
-        {"COURIER_JOURNAL__RETENTION__MAX_BYTES": "1048576"},
+        "streams:\n  durability: memory\n  maxDepth: 5\ntriggers:\n- {id: a, when: {}, do: [{action: enrich}]}",
+        {"COURIER_JOURNAL__DEDUPE_ENTRIES": "200000"},
     )
     assert loaded.keys_not_yet_active() == {
-        "journal.retention": "environment COURIER_JOURNAL__RETENTION__MAX_BYTES",
-        "streams.maxDeliveries": "file courier.yaml:2",
+        "journal.dedupeEntries": "environment COURIER_JOURNAL__DEDUPE_ENTRIES",
+        "streams.durability": "file courier.yaml:2",
         "triggers": "file courier.yaml:5",
     }
     assert load_text("streams: {maxDepth: 5}").keys_not_yet_active() == {}

@@ -54,6 +54,11 @@ def test_the_mask_is_no_token(problems_of: Problems) -> None:
         (token("1234.56789"), "auth.tokens[0].token: expected a bearer token or null, found a number"),
         (token(f"[{SECRET}]"), "auth.tokens[0].token: expected a bearer token or null, found a list"),
         (f"auth:\n  tokens:\n  - {SECRET}", "auth.tokens[0]: expected a mapping, found text"),
+        (f"auth: {SECRET}", "auth: expected a mapping, found text"),
+        (
+            f"auth: {{tokens: [{{tokenHash: {SECRET}, scopes: ['admin:*']}}]}}",
+            "auth.tokens[0].tokenHash: expected the SHA-256 of a token, found text: write sha256:",
+        ),
         (f"auth:\n\n  tokens: {SECRET}", "auth.tokens: expected a list, found text"),
         (token(f"*{SECRET}"), "is not valid YAML: found undefined alias"),
         (token(f"!{SECRET}"), "auth.tokens[0].token: has a tag; only plain values, lists and mappings are known"),

@@ -15,7 +15,7 @@ from tests.fast import models
 
 settings.register_profile(
     "ci",
-    max_examples=150,
+    max_examples=300,
     stateful_step_count=60,
     deadline=None,
     derandomize=True,

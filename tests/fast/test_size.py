@@ -8,7 +8,8 @@ from pathlib import Path
 import _fast
 
 RINGS = 10_000
-# Pages that something else took or gave back meanwhile.
+# Pages that something else took meanwhile. What grew by doubling may also have left as much as it has, free but
+# not given back, in the allocator: such a structure is allowed twice what it says.
 SLACK_BYTES = 512 * 1024
 
 
@@ -65,7 +66,7 @@ def test_a_ring_says_what_it_costs():
     for _ in range(1 << 20):
         ring.push(True)
     assert ring.__sizeof__() - idle >= 8 << 20
-    assert resident_bytes() - resident <= ring.__sizeof__() + SLACK_BYTES
+    assert resident_bytes() - resident <= 2 * ring.__sizeof__() + SLACK_BYTES
 
 
 def test_a_memory_of_identities_costs_at_most_80_bytes_an_entry_from_the_start_to_the_end():
@@ -99,7 +100,6 @@ def test_a_million_leases_cost_at_most_96_bytes_each(record_property):
     record_property("bytes_per_lease", each)
     print(f"{each:.1f} bytes a lease")
     assert each <= 96
-    # What growth left behind in the allocator is not the structure's, but it must not be more than the last step.
     assert resident_bytes() - resident <= 2 * leases.__sizeof__() + SLACK_BYTES
 
 

@@ -1,5 +1,6 @@
 """A real journal in a temporary directory, and events to put into it."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -51,6 +52,13 @@ async def open_journal(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Open
 @pytest.fixture
 async def journal(open_journal: OpenJournal) -> Journal:
     return await open_journal()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop and the writer go on until something holds."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - what is waited for happens on another thread
+            await asyncio.sleep(0)
 
 
 def rows(directory: Path, sql: str, *values: Any) -> list[Any]:

@@ -12,7 +12,7 @@ from broker.clock import ManualClock
 from broker.errors import ConfigError, Saturated, StorageFailed
 from broker.journal.journal import Journal
 from broker.journal.submission import Submission
-from tests.journal.conftest import OpenJournal, event, rows
+from tests.journal.conftest import OpenJournal, event, rows, until
 
 
 async def test_new_events_get_consecutive_sequences_in_their_order(journal: Journal) -> None:
@@ -132,8 +132,7 @@ async def test_submissions_that_wait_for_the_disk_are_committed_together(journal
     await held.entered.wait()
     commits = journal.health.commits
     appends = [asyncio.ensure_future(journal.append([event(f"e{n}")])) for n in range(100)]
-    while journal.queued < 100:
-        await asyncio.sleep(0)
+    await until(lambda: journal.queued == 100)
     await held.let_go()
     receipts = await asyncio.gather(*appends)
     assert [r.seqs[0] for r in receipts] == list(range(1, 101))
@@ -164,8 +163,7 @@ async def test_an_in_process_caller_waits_for_room(open_journal: OpenJournal) ->
     held = HeldWriter(journal)
     await held.entered.wait()
     appends = [asyncio.ensure_future(journal.append([event(f"e{n}")])) for n in range(20)]
-    while not journal.health.saturations:
-        await asyncio.sleep(0)
+    await until(lambda: journal.health.saturations)
     assert journal.queued == 1
     await held.let_go()
     assert sorted(r.seqs[0] for r in await asyncio.gather(*appends)) == list(range(1, 21))
@@ -237,8 +235,7 @@ async def test_a_second_journal_on_the_same_directory_is_refused(journal: Journa
 async def test_a_lingering_writer_gathers_what_comes_within_its_time(open_journal: OpenJournal) -> None:
     journal = await open_journal(linger_ms=200)
     first = asyncio.ensure_future(journal.append([event("a")]))
-    while not journal.queued:
-        await asyncio.sleep(0)
+    await until(lambda: journal.queued)
     second = asyncio.ensure_future(journal.append([event("b")]))
     await asyncio.gather(first, second)
     assert journal.health.commits == 1

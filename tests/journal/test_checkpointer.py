@@ -1,6 +1,5 @@
 """The WAL stays short under load, and a reader that pins it is noticed."""
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from broker.errors import StorageFailed
 from broker.journal import checkpointer
 from broker.journal.connection import open_reader
 from broker.journal.journal import Journal
-from tests.journal.conftest import OpenJournal, event
+from tests.journal.conftest import OpenJournal, event, until
 
 BOUND = 1024 * 1024
 
@@ -76,8 +75,7 @@ async def test_a_checkpoint_that_cannot_be_written_is_fatal(small: Journal, monk
     small.on_fatal = reasons.append
     monkeypatch.setattr(small._writer, "_after_commit", fail)
     await small.append([event("a")])
-    while not reasons:
-        await asyncio.sleep(0)
+    await until(lambda: reasons)
     assert "the WAL cannot be checkpointed" in reasons[0]
     with pytest.raises(StorageFailed):
         await small.append([event("b")])

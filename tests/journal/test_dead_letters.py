@@ -64,7 +64,7 @@ async def test_a_replay_goes_to_the_tail_of_its_stream_with_fresh_attempts(
     letters: DeadLetters, journal: Journal, tmp_path: Path
 ) -> None:
     arrived = []
-    journal.on_events = lambda events: arrived.extend(events)
+    journal.on_events = arrived.extend
     assert await letters.replay_one(2) == 7
     ((seq, redriven),) = arrived
     assert (seq, redriven.stream, redriven.source_event_id, redriven.envelope) == (7, "x", "e2", b'{"id":"e2"}')
@@ -86,7 +86,7 @@ async def test_a_replayed_letter_keeps_its_reason_and_says_what_it_was_redriven_
 
 async def test_two_replays_of_one_letter_at_once_deliver_it_once(letters: DeadLetters, journal: Journal) -> None:
     arrived = []
-    journal.on_events = lambda events: arrived.extend(events)
+    journal.on_events = arrived.extend
     results = await asyncio.gather(*(letters.replay_one(2) for _ in range(5)), return_exceptions=True)
     assert len(arrived) == 1
     assert {result for result in results if isinstance(result, int)} == {7}

@@ -1,4 +1,4 @@
-"""Any interleaving of new, duplicate, conflicting and unfit events, and of what becomes of them, agrees with a model."""
+"""Any interleaving of new, duplicate, conflicting and unfit events, and of their outcomes, agrees with a model."""
 
 import asyncio
 import hashlib
@@ -100,6 +100,8 @@ def _inbound(action: Any) -> Any:
 
 
 def _settle(action: Any, journal: Journal, model: Model) -> None:
+    if action[0] != "event" and action[1] > len(model.rows):
+        return  # nobody can have taken an event that is not there yet
     match action:
         case ("processed", seq):
             journal.processed(seq, 1)
@@ -109,7 +111,7 @@ def _settle(action: Any, journal: Journal, model: Model) -> None:
             model.settle(seq, "dead_letter")
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=300, deadline=None, derandomize=True)
 @given(Program)
 def test_any_program_of_appends_and_outcomes_agrees_with_the_model(program: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as directory:

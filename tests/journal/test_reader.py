@@ -9,7 +9,7 @@ import pytest
 
 from broker.journal import reader
 from broker.journal.journal import Journal
-from tests.journal.conftest import OpenJournal, event, rows
+from tests.journal.conftest import OpenJournal, event, rows, until
 
 
 async def test_pages_of_a_stream_come_in_order_without_gap_or_repeat(journal: Journal) -> None:
@@ -63,7 +63,8 @@ async def test_a_restart_finds_what_is_unfinished(open_journal: OpenJournal) -> 
 
 async def test_business_order_is_sequence_then_emitted_time_then_arrival(journal: Journal) -> None:
     facts: list[tuple[int | None, str | None]] = [
-        (None, None), (None, "2026-01-02"), (9, None), (None, "2026-01-01"), (7, "2026-01-09"), (None, None), (7, "2026-01-08"),
+        (None, None), (None, "2026-01-02"), (9, None), (None, "2026-01-01"), (7, "2026-01-09"), (None, None),
+        (7, "2026-01-08"),
     ]  # fmt: skip
     await journal.append(
         [event(f"e{n}", source_sequence=seq, source_emitted_at=at) for n, (seq, at) in enumerate(facts, start=1)]
@@ -97,8 +98,7 @@ async def test_a_slow_query_holds_up_no_commit_and_no_other_query(journal: Journ
         return count
 
     task = asyncio.ensure_future(journal.readers.run(slow))
-    while not entered.is_set():
-        await asyncio.sleep(0)
+    await until(entered.is_set)
     assert (await journal.append([event("a")])).seqs == [1]
     assert (await journal.readers.run(reader.backlog)).pending == 1
     go.set()

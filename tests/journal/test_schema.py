@@ -16,8 +16,8 @@ from tests.journal.conftest import event, rows
 
 # Copied from the documents that ask for them.
 EVENT_INBOX = ["event_id", "status", "received_at", "last_updated_at", "payload"]
-RECEIPTS = ["dedupe_key", "dedupe_scope", "idempotency_key", "event_id", "event_name", "schema_version", "first_seen_at",
-            "last_seen_at", "duplicate_count", "last_transport_attempt", "status"]  # fmt: skip
+RECEIPTS = ["dedupe_key", "dedupe_scope", "idempotency_key", "event_id", "event_name", "schema_version",
+            "first_seen_at", "last_seen_at", "duplicate_count", "last_transport_attempt", "status"]  # fmt: skip
 EVENT_JOURNAL = ["id", "topic", "source", "payload", "correlation_id", "status", "created_at", "processed_at", "error"]
 DEFERRED_EVENTS = ["id", "topic", "source", "payload", "correlation_id", "fire_at", "status", "created_at", "fired_at"]
 LEDGER = {"source_system", "source_event_id", "source_sequence", "source_emitted_at", "received_at", "payload_sha256",

@@ -13,7 +13,9 @@ def lint_imports(tree: Path) -> subprocess.CompletedProcess[str]:
     """Run import-linter on the packages of `tree`, whatever is installed."""
     command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"]
     environment = {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run([*command, "--no-cache"], cwd=tree, env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        [*command, "--no-cache"], cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def test_every_import_of_this_tree_points_down() -> None:
