@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILED_SOURCES := $(wildcard _fast/*.pyx _fast/*.pxd _fast/*.h) setup.py
 DEBUG_TREE := build/debug
 
-.PHONY: help serve test test-debug check bench torture wheel clean
+.PHONY: help serve test test-debug check bench gates bench-long torture wheel clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,12 @@ check: $(VENV)/.built ## Lint, type-check, check the layers and the tidiness of 
 
 bench: $(VENV)/.built ## Run the benchmarks
 	@$(BIN)/pytest bench --benchmark-only --benchmark-columns=median,ops,rounds $(ARGS)
+
+gates: $(VENV)/.built ## Check the ratios that the benchmarks promise
+	@$(BIN)/pytest bench $(ARGS)
+
+bench-long: $(VENV)/.built ## Benchmarks that grow a ledger to 10 million rows (half an hour, 10 GB)
+	@COURIER_WORKLOAD=long $(BIN)/pytest bench/test_journal.py -k grows --capture=no $(ARGS)
 
 torture: $(VENV)/.built ## Crash, power-cut and property tests, for much longer
 	@COURIER_WORKLOAD=torture HYPOTHESIS_PROFILE=torture $(BIN)/pytest tests/adversity tests/journal tests/fast $(ARGS)

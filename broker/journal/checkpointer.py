@@ -4,7 +4,7 @@ Copying the WAL into the database is slow work with two syncs in it. A thread wi
 own does it in passing (SQLite's PASSIVE mode waits for nobody and holds up nobody). Under a constant
 load that thread never quite catches up, and only a WAL that is copied to its end can start over; so,
 past `wal_bytes_max`, the writer does the small rest itself between two batches. If even then the WAL
-does not start over, a reader is holding an old snapshot: that is worth an alarm, not a wait.
+does not start over, a reader is holding an old snapshot: if it stays, that is worth an alarm, not a wait.
 """
 
 import logging
@@ -26,6 +26,9 @@ LOOK_EVERY_BYTES: Final = 1024 * 1024
 
 COPY_FROM_BYTES: Final = 4 * 1024 * 1024
 """From how much that is not copied yet the thread is woken."""
+
+ALARM_FROM_BOUNDS: Final = 1.5
+"""From how many times its bound a WAL that cannot start over is worth an alarm."""
 
 
 class Checkpointer:
@@ -61,12 +64,15 @@ class Checkpointer:
         frames, copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
         if frames * page_bytes > self._wal_bytes_max:
             frames, copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            self._alarm(pinned=copied < frames, wal_bytes=frames * page_bytes)
+            self._watch_for_pin(pinned=copied < frames, wal_bytes=frames * page_bytes)
         elif (frames - copied) * page_bytes > COPY_FROM_BYTES and not self._busy:
             self._busy = True
             self._work.put(True)
 
-    def _alarm(self, *, pinned: bool, wal_bytes: int) -> None:
+    def _watch_for_pin(self, *, pinned: bool, wal_bytes: int) -> None:
+        """Raise the alarm for a reader that stays; one that is just passing lets go before the WAL is far past its bound."""
+        if pinned and wal_bytes < ALARM_FROM_BOUNDS * self._wal_bytes_max:
+            return
         if pinned and not self._health.wal_pinned:
             log.warning(
                 "the WAL has %d MiB, past its bound of %d, because a reader holds an old snapshot; find and end it",

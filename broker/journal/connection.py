@@ -4,6 +4,7 @@ Durability settings are read back after they were set: a file system or a build 
 them must not pass for one that does.
 """
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -25,6 +26,11 @@ SQLITE_VERSION_MIN: Final = (3, 51, 3)
 
 CACHE_KIB: Final = 32 * 1024
 
+_STORAGE_ERRORS: Final = (
+    apsw.BusyError, apsw.CantOpenError, apsw.CorruptError, apsw.FullError, apsw.IOError, apsw.ReadOnlyError, OSError,
+)  # fmt: skip
+"""What the disk or another program can do to a journal that is being opened; anything else is a fault of ours."""
+
 
 def check_sqlite_version(version: str) -> None:
     """Raise ConfigError for an SQLite with the WAL-reset bug."""
@@ -33,6 +39,27 @@ def check_sqlite_version(version: str) -> None:
         raise ConfigError(
             [f"SQLite {version} has a bug that can corrupt the journal; {wanted} or newer is needed: upgrade apsw"]
         )
+
+
+def sync_directory(directory: Path) -> None:
+    """Put the names in a directory on disk; raise OSError when that fails. SQLite syncs them too, but does not look."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that cannot sync a directory, and need not
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(directory: Path, mode: int = 0o777) -> None:
+    """Create a directory, and those above it, so that a power cut does not take it away with all that it holds."""
+    if directory.exists():
+        return
+    make_directory(directory.parent)
+    directory.mkdir(mode, exist_ok=True)
+    sync_directory(directory.parent)
 
 
 @contextmanager
@@ -95,7 +122,8 @@ def migrate(connection: apsw.Connection) -> int:
             connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}; PRAGMA user_version = {number}")
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:  # an I/O error has ended it already
+                connection.execute("ROLLBACK")
             raise
     return found
 
@@ -106,11 +134,11 @@ def open_writer(path: Path, *, synchronous: str, vfs: str | None = None) -> apsw
     Raise ConfigError when the file cannot be used as a journal.
     """
     check_sqlite_version(apsw.sqlite_lib_version())
-    _prepare_file(path)
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     try:
+        _prepare_file(path)
         connection = apsw.Connection(str(path), flags=flags, vfs=vfs)
-    except apsw.Error as error:
+    except (apsw.Error, OSError) as error:
         raise ConfigError([f"{path}: cannot be opened: {error}"]) from error
     try:
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
@@ -123,9 +151,13 @@ def open_writer(path: Path, *, synchronous: str, vfs: str | None = None) -> apsw
         _set(connection, "cache_size", -CACHE_KIB, -CACHE_KIB)
         _set(connection, "temp_store", "memory", 2)
         migrate(connection)
+        sync_directory(path.parent)  # the WAL is there from here on
     except apsw.NotADBError as error:
         connection.close()
         raise ConfigError([f"{path}: not an SQLite database; nothing was changed"]) from error
+    except _STORAGE_ERRORS as error:
+        connection.close()
+        raise ConfigError([f"{path}: cannot be opened: {error}"]) from error
     except BaseException:
         connection.close()
         raise

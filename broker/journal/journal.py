@@ -73,7 +73,7 @@ class Journal:
         with ExitStack() as undo:
             directory = self.path.parent
             try:
-                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                connection.make_directory(directory, 0o700)
                 undo.enter_context(connection.directory_lock(directory))
             except OSError as error:
                 raise ConfigError([f"{directory}: cannot be used as data directory: {error.strerror}"]) from error
@@ -196,8 +196,10 @@ class Journal:
                 waiter.set_result(None)
 
     def _batch_done(self, batch: Batch) -> None:
-        self.on_events(batch.new_events())
-        batch.answer()
+        try:
+            self.on_events(batch.new_events())
+        finally:
+            batch.answer()  # what is committed is acknowledged, whatever the streams make of it
         if self._room_waiters:
             self._wake_room_waiters()
 

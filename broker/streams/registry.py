@@ -76,12 +76,16 @@ class Registry:
                 raise UnknownStream(f"there is no stream {name!r}, and streams.autoCreate is off")
             if len(self._streams) >= STREAMS_MAX:
                 raise OverQuota(f"there are {STREAMS_MAX} streams already; no more can be made")
-            stream = self._streams[name] = Stream(name, min(WINDOW_MAX, self._config.max_depth))
+            stream = self._make(name)
+        return stream
+
+    def _make(self, name: str) -> Stream:
+        stream = self._streams[name] = Stream(name, min(WINDOW_MAX, self._config.max_depth))
         return stream
 
     def recover(self, name: str, pending: int, last_seq: int) -> None:
         """Take up a stream that had unfinished events when the broker last stopped."""
-        stream = self._streams[name] = Stream(name, min(WINDOW_MAX, self._config.max_depth))
+        stream = self._make(name)
         stream.pending = pending
         stream.arrived_seq = last_seq
         stream.behind = True
@@ -93,7 +97,8 @@ class Registry:
         for seq, event in events:
             stream = touched.get(event.stream)
             if stream is None:
-                stream = touched[event.stream] = self.open(event.stream)
+                # What is on disk is taken, also when a new stream of its name would not be made any more.
+                stream = touched[event.stream] = self._streams.get(event.stream) or self._make(event.stream)
             stream.arrive(Entry(event.stream, seq, event.source_event_id, event.envelope, 0, now_ms))
         for stream in touched.values():
             self._pump(stream)

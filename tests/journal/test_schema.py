@@ -124,7 +124,7 @@ def test_a_migration_that_fails_leaves_the_version_before_it(tmp_path: Path, mon
     broken = (*schema.MIGRATIONS, "CREATE TABLE half (x); CREATE TABLE half (x)")
     monkeypatch.setattr(schema, "MIGRATIONS", broken)
     monkeypatch.setattr(schema, "VERSION", len(broken))
-    with pytest.raises(apsw.SQLError, match="already exists"):
+    with pytest.raises(ConfigError, match="already exists"):
         connection.open_writer(path, synchronous="full")
     reading = connection.open_reader(path)
     assert reading.pragma("user_version") == len(broken) - 1

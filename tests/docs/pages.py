@@ -1,0 +1,189 @@
+"""The parts of the pages that follow from the code: made here, and compared by a test.
+
+A part stands in its page between `<!-- Made by tests/docs/pages.py: NAME -->` and `<!-- End of NAME -->`.
+`python -m tests.docs.pages` writes all of them anew.
+"""
+
+import ast
+import inspect
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+from click.testing import CliRunner
+
+from broker import limits
+from broker.cli import exits, main
+from broker.errors import ConfigError, CourierError
+from tests.docs.markdown import ROOT
+
+HTTP, WEBSOCKET, CLI = (ROOT / f"docs/reference/{name}.md" for name in ("http", "websocket", "cli"))
+ARCHITECTURE = ROOT / "docs/ARCHITECTURE.md"
+
+COLUMNS = "80"
+"""How wide a terminal the help is shown for."""
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    assert not any("|" in cell or "\n" in cell for line in lines for cell in line)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def sentence(text: str) -> str:
+    """A docstring's first paragraph on one line, with `|` spelled out."""
+    return " ".join(text.split("\n\n")[0].split()).replace("|", "or")
+
+
+# The command line.
+
+
+def commands(command: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of every command that is not hidden; a group before what is in it."""
+    yield path
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            if not child.hidden:
+                yield from commands(child, (*path, name))
+
+
+def help_of(path: tuple[str, ...]) -> str:
+    """What `courier … --help` prints."""
+    shown = CliRunner().invoke(main, [*path, "--help"], prog_name="courier", env={"COLUMNS": COLUMNS})
+    assert shown.exit_code == 0, shown.output
+    return shown.output
+
+
+def help_texts() -> str:
+    """A section for each command."""
+    sections = [f"### `{' '.join(('courier', *path))}`\n\n```text\n{help_of(path).rstrip()}\n```" for path in commands()]
+    return "\n\n".join(sections)
+
+
+WITHOUT_DOCSTRING = {
+    "FAILED": "It did not work, for a reason that no other code stands for: a drain that ran out of time, a file that "
+    "cannot be written, a journal that is not whole.",
+    "USAGE": "The command line is wrong, or what was to be sent is not JSON.",
+}
+
+
+def exit_codes() -> str:
+    """The codes of `broker/cli/exits.py` with their docstrings."""
+    body = ast.parse(inspect.getsource(exits)).body
+    meanings = dict(WITHOUT_DOCSTRING)
+    for before, node in zip(body, body[1:], strict=False):
+        if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name) and isinstance(node, ast.Expr):
+            meanings[before.target.id] = sentence(ast.literal_eval(node.value))
+    codes = {name: code for name, code in vars(exits).items() if name.isupper()}
+    rows = [(f"{code}", f"`{name}`", meanings[name]) for name, code in sorted(codes.items(), key=lambda each: each[1])]
+    return table(("Code", "Name", "Meaning"), rows)
+
+
+# The wire.
+
+
+def refusals() -> list[type[CourierError]]:
+    """Every error that can be on the wire, by status and code."""
+
+    def below(kind: type[CourierError]) -> Iterator[type[CourierError]]:
+        yield kind
+        for child in kind.__subclasses__():
+            if child.__module__ == CourierError.__module__ and child is not ConfigError:
+                yield from below(child)
+
+    return sorted(below(CourierError), key=lambda kind: (kind.status, kind.code))
+
+
+def error_table() -> str:
+    """Every error code with its HTTP status."""
+    own = {"internal": "The broker met an error of its own; its log has the details."}
+    rows = [
+        (
+            f"`{kind.code}`",
+            f"{kind.status}",
+            "yes" if kind.retryable else "no",
+            own.get(kind.code) or sentence(kind.__doc__ or ""),
+        )
+        for kind in refusals()
+    ]
+    return table(("Code", "Status", "Retry", "Meaning"), rows)
+
+
+def _bounds(names: dict[str, str]) -> str:
+    rows = [(what, f"{getattr(limits, name):,}") for name, what in names.items()]
+    return table(("What", "At most"), rows)
+
+
+def http_bounds() -> str:
+    """The bounds of what is enqueued."""
+    return _bounds(
+        {
+            "STREAM_NAME_BYTES_MAX": "bytes of a stream's name",
+            "STREAM_NAME_SEGMENTS_MAX": "segments of a stream's name",
+            "EVENT_ID_BYTES_MAX": "bytes of an event's `id`",
+            "EVENT_TYPE_BYTES_MAX": "bytes of an event's `type`",
+            "ENVELOPE_BYTES_MAX": "bytes of an envelope",
+            "BODY_BYTES_DEFAULT": "bytes of a body, unless `server.maxBodyBytes` says otherwise",
+            "JSON_DEPTH_MAX": "levels of nesting in a body",
+            "STREAMS_MAX": "streams",
+        }
+    )
+
+
+def websocket_bounds() -> str:
+    """The bounds of a subscription."""
+    return _bounds(
+        {
+            "CREDIT_MAX": "credit that one subscriber holds",
+            "NACK_DELAY_MS_MAX": "`delayMs`, in milliseconds",
+            "LEASE_MS_MAX": f"`leaseMs`, in milliseconds (and at least {limits.LEASE_MS_MIN:,})",
+            "FRAME_BYTES_MAX": "bytes of a frame to the broker",
+            "LEASES_MAX": "deliveries that are out at once, over all streams",
+        }
+    )
+
+
+# The tree.
+
+
+def layers() -> str:
+    """The layers that import-linter keeps, as `pyproject.toml` has them."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = [each for each in settings["tool"]["importlinter"]["contracts"] if each["type"] == "layers"]
+    return "```text\n" + "\n".join(contract["layers"]) + "\n```"
+
+
+PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
+    "help": (CLI, help_texts),
+    "exit codes": (CLI, exit_codes),
+    "errors": (HTTP, error_table),
+    "bounds of HTTP": (HTTP, http_bounds),
+    "bounds of WebSocket": (WEBSOCKET, websocket_bounds),
+    "layers": (ARCHITECTURE, layers),
+}
+
+
+def _frame(name: str) -> re.Pattern[str]:
+    begin, end = f"<!-- Made by tests/docs/pages.py: {name} -->\n", f"\n<!-- End of {name} -->"
+    return re.compile(f"(?<={re.escape(begin)}).*?(?={re.escape(end)})", re.DOTALL)
+
+
+def part(name: str) -> str:
+    """A part as its page has it."""
+    page, _ = PARTS[name]
+    (found,) = _frame(name).findall(page.read_text(encoding="utf-8"))
+    return str(found)
+
+
+def write_all() -> None:
+    """Make every part anew in its page."""
+    for name, (page, make) in PARTS.items():
+        made = make()
+        page.write_text(_frame(name).sub(lambda _: made, page.read_text(encoding="utf-8")), encoding="utf-8")  # noqa: B023
+
+
+if __name__ == "__main__":
+    write_all()
