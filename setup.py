@@ -16,8 +16,6 @@ DIRECTIVES = {
     "boundscheck": DEBUG,
     "wraparound": DEBUG,
     "initializedcheck": DEBUG,
-    "nonecheck": DEBUG,
-    "overflowcheck": DEBUG,
     "cdivision": not DEBUG,
 }
 MACROS = [("COURIER_DEBUG_BUILD", "1")] if DEBUG else [("CYTHON_WITHOUT_ASSERTIONS", "1")]

@@ -6,6 +6,7 @@
     leases    which deliveries are out, and which of them have run out of time?
     commit    a whole batch of events into SQLite with one release of the GIL
 
+Every number is a signed 64-bit integer; a wider one raises OverflowError, and the call changes nothing.
 Import from this package, never from its modules: import-linter cannot see into a `.pyx`.
 """
 

@@ -44,7 +44,9 @@ cdef class Credits:
     cdef int32_t _seat_of(self, int64_t ticket) except -1:
         """The seat that a ticket names: the low half is the seat, the high half its generation."""
         cdef int64_t seat = ticket & 0x7FFFFFFF
-        if ticket < 0 or seat >= self._used or self._seats[seat].generation != ticket >> 31:
+        cdef int64_t generation = ticket >> 31
+        # Only an odd generation was ever handed out: an even one is that of an empty seat.
+        if ticket < 0 or not generation & 1 or seat >= self._used or self._seats[seat].generation != generation:
             raise KeyError(f"ticket {ticket} is not in use")
         return <int32_t>seat
 

@@ -27,7 +27,6 @@ cdef inline uint64_t rotate(uint64_t word, int bits) noexcept nogil:
     return (word << bits) | (word >> (64 - bits))
 
 
-@cython.overflowcheck(False)
 cdef inline void sip_round(uint64_t* v) noexcept nogil:
     v[0] += v[1]
     v[2] += v[3]
@@ -41,7 +40,6 @@ cdef inline void sip_round(uint64_t* v) noexcept nogil:
     v[2] = rotate(v[2], 32)
 
 
-@cython.overflowcheck(False)
 cdef Digest siphash_2_4_128(Digest key, const char* data, Py_ssize_t size) noexcept nogil:
     """SipHash-2-4 (Aumasson and Bernstein) with the 128-bit output."""
     cdef uint64_t[4] v

@@ -8,7 +8,7 @@ cdef struct Node:
     int32_t before   # neighbours in the slot
     int32_t after
     int32_t attempt
-    int32_t slot
+    int32_t slot     # of the wheel; -1 while `expire` hands the node out
 
 cdef struct Slot:
     int32_t first

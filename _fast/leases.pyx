@@ -70,7 +70,6 @@ cdef class Leases:
     def now_ms(self):
         return self._now_ms
 
-    @cython.overflowcheck(False)
     cdef uint64_t _bucket(self, int64_t key) noexcept nogil:
         cdef uint64_t mixed = <uint64_t>key * <uint64_t>0x9E3779B97F4A7C15
         return (mixed >> 32) & self._bucket_mask
@@ -104,8 +103,8 @@ cdef class Leases:
         cdef Node* nodes
         cdef int32_t* table
         self._items.extend([None] * (wanted - len(self._items)))
-        if wanted <= self._allocated:
-            return 0  # making that list ran the collector, and that grew us
+        if wanted <= self._allocated or self._free != NONE:
+            return 0  # making that list ran the collector, and that grew us, or gave nodes back
         while buckets < <uint64_t>wanted:
             buckets *= 2
         nodes = <Node*>realloc(self._nodes, <size_t>wanted * sizeof(Node))
@@ -119,7 +118,9 @@ cdef class Leases:
         self._bucket_mask = buckets - 1
         self._allocated = wanted
         memset(table, 0, buckets * sizeof(int32_t))
-        for node in range(self._used):  # growth happens only when every node is out
+        for node in range(self._used):  # growth happens only when no node is free
+            if self._nodes[node].slot == NONE:
+                continue  # ended, and on its way to whoever called `expire`
             self._nodes[node].chain = table[self._bucket(self._nodes[node].key)] - 1
             table[self._bucket(self._nodes[node].key)] = node + 1
         return 0
@@ -278,7 +279,7 @@ cdef class Leases:
                 self._unschedule(node)
                 self._unchain(node)
                 self._count -= 1
-                self._nodes[node].after = NONE
+                self._nodes[node].after = self._nodes[node].slot = NONE
                 if last != NONE:
                     self._nodes[last].after = node
                 else:

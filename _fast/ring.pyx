@@ -69,6 +69,15 @@ cdef class Ring:
             self._resize(min(max(SLOTS_FIRST, self._size * 2), self._capacity))
         return True
 
+    cdef bint _reserve(self) except -1:
+        """Make sure that an item is held, and that it has a place to go back to."""
+        if self._held == 0:
+            raise ValueError("nothing is held that could be put back")
+        self._make_room()
+        if self._held == 0:  # making room may have run somebody else's code
+            raise ValueError("nothing is held that could be put back")
+        return True
+
     def push(self, item):
         if item is None:
             raise TypeError("a ring cannot hold None")
@@ -99,9 +108,7 @@ cdef class Ring:
     def requeue(self, item):
         if item is None:
             raise TypeError("a ring cannot hold None")
-        self._make_room()
-        if self._held == 0:
-            raise ValueError("requeue without a held item")
+        self._reserve()
         held_put(self._slots, self._place(self._size), item)
         self._size += 1
         self._held -= 1
@@ -109,9 +116,7 @@ cdef class Ring:
     def restore(self, item):
         if item is None:
             raise TypeError("a ring cannot hold None")
-        self._make_room()
-        if self._held == 0:
-            raise ValueError("restore without a held item")
+        self._reserve()
         self._head = (self._head if self._head else self._allocated) - 1
         held_put(self._slots, self._head, item)
         self._size += 1

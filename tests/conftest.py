@@ -1,6 +1,5 @@
 """What every test shares: uvloop, nothing left over, a broker as a process and one inside the test."""
 
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
@@ -10,7 +9,6 @@ import aiohttp
 import msgspec
 import pytest
 import uvloop
-from hypothesis import HealthCheck, settings
 from pytest_asyncio import is_async_test
 
 from broker.app import App
@@ -23,22 +21,6 @@ from tests.support.process import BrokerProcess
 StartBroker = Callable[..., BrokerProcess]
 StartApp = Callable[..., Awaitable[App]]
 Connect = Callable[..., Awaitable[Client]]
-
-# The same random programs in every run of the profile "ci", so that a red build is red for everybody.
-settings.register_profile(
-    "ci",
-    max_examples=150,
-    stateful_step_count=60,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    print_blob=True,
-)
-settings.register_profile(
-    "torture", settings.get_profile("ci"), max_examples=5_000, stateful_step_count=150, derandomize=False
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], Any]]:

@@ -5,7 +5,9 @@ import re
 from broker.errors import InvalidRequest
 from broker.limits import JSON_DEPTH_MAX
 
-_BRACKETS_OUTSIDE_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])', re.DOTALL)
+# A string that does not end is taken to the end of the bytes, and nothing is ever tried again (the `+` behind
+# a quantifier): else a body of escaped quotes, of the allowed size, would keep the loop busy for hours.
+_BRACKETS_OUTSIDE_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|([\[{])|([\]}])', re.DOTALL)
 
 
 def check_utf8(data: bytes) -> None:

@@ -5,8 +5,8 @@ against pages of other sites that open WebSockets here.
 """
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PRINCIPAL: web.RequestKey[Principal] = web.RequestKey("principal", Principal)
 
+_HOST = re.compile(r"(\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_.-]+))(:[0-9]{1,5})?")
 _OPEN_PATHS = frozenset({"/livez", "/readyz"})
 
 
@@ -34,10 +35,8 @@ class Guard:
 
     def _check(self, request: web.Request) -> None:
         host = request.headers.get("Host", "").lower()
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            name = ""
+        parts = _HOST.fullmatch(host)
+        name = "" if parts is None else parts["address"] or parts["name"]
         if host not in self._hosts and name not in self._hosts and not is_loopback(name):
             raise Forbidden(f"the host {host!r} is not served here; add it to server.allowedHosts if it should be")
         origin = request.headers.get("Origin")
@@ -54,20 +53,30 @@ class Guard:
             return await handler(request)
         except CourierError as error:
             return error_response(error)
-        except web.HTTPRequestEntityTooLarge:
-            return error_response(TooLarge("the body is larger than server.maxBodyBytes allows; split it"))
-        except web.HTTPNotFound:
-            return error_response(NotFound(f"there is nothing at {request.path}; see docs/reference/http.md"))
-        except web.HTTPMethodNotAllowed as refused:
-            allowed = ", ".join(sorted(refused.allowed_methods))
-            answer = error_response(
-                InvalidRequest(f"{request.path} does not take {request.method}; it takes {allowed}")
-            )
-            answer.set_status(405)
-            answer.headers["Allow"] = allowed
-            return answer
-        except web.HTTPException:
-            raise
+        except web.HTTPException as refused:
+            if refused.status < 400:
+                raise
+            return _refusal(request, refused)
+        except web.RequestPayloadError as error:
+            return error_response(InvalidRequest(f"the body cannot be read: {error}"))
+        except ConnectionError:  # nobody is there to be answered, and nothing is wrong here
+            return error_response(InvalidRequest("the connection was lost in the middle of the request"))
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
             return error_response(CourierError("the broker met an error of its own; its log has the details"))
+
+
+def _refusal(request: web.Request, refused: web.HTTPException) -> web.Response:
+    """What aiohttp itself refused, in the one error shape."""
+    if isinstance(refused, web.HTTPRequestEntityTooLarge):
+        return error_response(TooLarge("the body is larger than server.maxBodyBytes allows; split it"))
+    if isinstance(refused, web.HTTPNotFound):
+        return error_response(NotFound(f"there is nothing at {request.path}; see docs/reference/http.md"))
+    if isinstance(refused, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(refused.allowed_methods))
+        answer = error_response(InvalidRequest(f"{request.path} does not take {request.method}; it takes {allowed}"))
+        answer.headers["Allow"] = allowed
+    else:
+        answer = error_response(InvalidRequest(" ".join((refused.text or refused.reason).split())))
+    answer.set_status(refused.status)
+    return answer

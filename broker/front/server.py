@@ -49,15 +49,15 @@ class Server:
         self._site = web.TCPSite(self._runner, self._config.host, self._config.port, backlog=1024)
         try:
             await self._site.start()
+        except socket.gaierror as error:
+            await self._runner.cleanup()
+            raise ConfigError([f"server.host: {self._config.host!r} is not an address: {error.strerror}"]) from None
         except OSError as error:
             await self._runner.cleanup()
             address = f"{self._config.host}:{self._config.port}"
             raise ConfigError(
                 [f"server: cannot listen on {address}: {error.strerror}; is another broker there?"]
             ) from None
-        except socket.gaierror as error:
-            await self._runner.cleanup()
-            raise ConfigError([f"server.host: {self._config.host!r} is not an address: {error.strerror}"]) from None
         self.port = self._runner.addresses[0][1]
 
     @property

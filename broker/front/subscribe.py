@@ -2,16 +2,17 @@
 
 import asyncio
 import logging
+from typing import Annotated
 
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from broker.contracts.names import stream_name_problem
 from broker.deliveries.outbox import DeliveryQueue
-from broker.errors import CourierError, InvalidRequest
+from broker.errors import CourierError, Draining, InvalidRequest
 from broker.front.guard import PRINCIPAL
 from broker.front.replies import error_frame
-from broker.limits import FRAME_BYTES_MAX
+from broker.limits import EVENT_ID_BYTES_MAX, FRAME_BYTES_MAX
 from broker.streams.registry import Registry
 from broker.streams.stream import Subscription
 
@@ -20,12 +21,18 @@ log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 20.0
 """How often a silent reader is pinged; one that does not answer is gone."""
 
+GOODBYE_SECONDS = 1.0
+"""How long a reader may take to hear that the broker goes away; then its connection is cut."""
+
+
+EventId = Annotated[str, msgspec.Meta(max_length=EVENT_ID_BYTES_MAX)]
+
 
 class _Control(msgspec.Struct, forbid_unknown_fields=True):
     credit: int | None = None
-    ack: str | None = None
-    nack: str | None = None
-    extend: str | None = None
+    ack: EventId | None = None
+    nack: EventId | None = None
+    extend: EventId | None = None
     delay_ms: int | None = msgspec.field(name="delayMs", default=None)
     lease_ms: int | None = msgspec.field(name="leaseMs", default=None)
 
@@ -38,20 +45,25 @@ class Subscribe:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._sockets: set[web.WebSocketResponse] = set()
+        self._sockets: dict[web.WebSocketResponse, asyncio.WriteTransport] = {}
+        self._closing = False
 
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
         """Serve one subscriber until it goes away."""
+        if self._closing:
+            raise Draining("the broker is shutting down; subscribe to its successor")
         name = request.query.get("stream", "")
         if (problem := stream_name_problem(name)) is not None:
             raise InvalidRequest(f"stream: {problem}; connect to /v1/subscribe?stream=NAME")
         request[PRINCIPAL].check_stream(name, "subscribe")
         queue = DeliveryQueue()
         subscription = self._registry.subscribe(name, queue)
-        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_SECONDS, max_msg_size=FRAME_BYTES_MAX, compress=False)
+        frame_bytes_end = FRAME_BYTES_MAX + 1  # aiohttp refuses from here on
+        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_SECONDS, max_msg_size=frame_bytes_end, compress=False)
         try:
             await socket.prepare(request)
-            self._sockets.add(socket)
+            if request.transport is not None:
+                self._sockets[socket] = request.transport
             sender = asyncio.create_task(self._send(socket, queue))
             try:
                 await self._receive(socket, subscription)
@@ -59,14 +71,21 @@ class Subscribe:
                 sender.cancel()
                 await asyncio.gather(sender, return_exceptions=True)
         finally:
-            self._sockets.discard(socket)
+            self._sockets.pop(socket, None)
             self._registry.unsubscribe(subscription)
         return socket
 
     async def close(self) -> None:
-        """Close every socket, saying that the broker goes away."""
-        message = b"the broker is shutting down"
-        await asyncio.gather(*(s.close(code=WSCloseCode.GOING_AWAY, message=message) for s in tuple(self._sockets)))
+        """Close every socket, saying that the broker goes away; let nobody in any more."""
+        self._closing = True
+        await asyncio.gather(*(self._part(*each) for each in tuple(self._sockets.items())))
+
+    async def _part(self, socket: web.WebSocketResponse, transport: asyncio.WriteTransport) -> None:
+        cut = asyncio.get_running_loop().call_later(GOODBYE_SECONDS, transport.abort)
+        try:
+            await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the broker is shutting down")
+        finally:
+            cut.cancel()
 
     async def _send(self, socket: web.WebSocketResponse, queue: DeliveryQueue) -> None:
         while not socket.closed:
@@ -89,13 +108,15 @@ class Subscribe:
         except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidRequest(f"not a control frame: {error}") from None
         match control:
-            case _Control(credit=int(credit), ack=None, nack=None, extend=None):
+            case _Control(credit=int(credit), ack=None, nack=None, extend=None, delay_ms=None, lease_ms=None):
                 self._registry.grant(subscription, credit)
-            case _Control(credit=None, ack=str(event_id), nack=None, extend=None):
+            case _Control(credit=None, ack=str(event_id), nack=None, extend=None, delay_ms=None, lease_ms=None):
                 self._registry.ack(subscription, event_id)
-            case _Control(credit=None, ack=None, nack=str(event_id), extend=None):
+            case _Control(credit=None, ack=None, nack=str(event_id), extend=None, lease_ms=None):
                 self._registry.nack(subscription, event_id, control.delay_ms or 0)
-            case _Control(credit=None, ack=None, nack=None, extend=str(event_id), lease_ms=int(lease_ms)):
+            case _Control(
+                credit=None, ack=None, nack=None, extend=str(event_id), delay_ms=None, lease_ms=int(lease_ms)
+            ):
                 self._registry.extend(subscription, event_id, lease_ms)
             case _:
                 raise InvalidRequest(

@@ -70,7 +70,7 @@ class Checkpointer:
             self._work.put(True)
 
     def _watch_for_pin(self, *, pinned: bool, wal_bytes: int) -> None:
-        """Raise the alarm for a reader that stays; one that is just passing lets go before the WAL is far past its bound."""
+        """Raise the alarm for a reader that stays; one that is passing lets go before the WAL is far past its bound."""
         if pinned and wal_bytes < ALARM_FROM_BOUNDS * self._wal_bytes_max:
             return
         if pinned and not self._health.wal_pinned:

@@ -17,6 +17,8 @@ class JournalHealth:
         """What is wrong at the moment, and may pass."""
         self.critical = False
         """Whether the passing problem has lasted past its budget."""
+        self.full = False
+        """Whether the last commit found no room."""
         self.commits = 0
         self.events = 0
         self.saturations = 0
@@ -36,6 +38,7 @@ class JournalHealth:
         self.commit_seconds_total += seconds
         self.problem = None
         self.critical = False
+        self.full = False
 
     def retrying(self, problem: str, *, critical: bool) -> None:
         """Note a commit that failed and will be tried again."""
@@ -48,6 +51,7 @@ class JournalHealth:
         self.refused_full += 1
         self.problem = problem
         self.critical = True
+        self.full = True
 
     def failed(self, reason: str) -> None:
         """Note a failure after which nothing is acknowledged any more; only the first one counts."""

@@ -42,6 +42,15 @@ WAL_BYTES_A_ROW = 200
 """What a row adds to the WAL besides its own text, roughly: index entries and its share of the pages around them."""
 
 
+ROOM_LOOK_SECONDS = 1.0
+"""How long the writer rests on a full disk before it looks whether there is room again."""
+
+
+def _write_a_page(connection: apsw.Connection) -> None:
+    """Change nothing, but need room for it: SQLite writes the page even if the number is the same."""
+    connection.pragma("user_version", connection.pragma("user_version"))
+
+
 def attach_committer(connection: apsw.Connection) -> Committer:
     """Open the door from `_fast` to apsw's own SQLite, and check that it is the same SQLite."""
     connection.enable_load_extension(True)
@@ -150,13 +159,24 @@ class Writer:
             if not self._has_work():
                 if self._stopping.is_set():
                     return False
-                self._wake.get()
+                self._sleep()
             self._waiting = False
         self._linger()
         batch = self._take()
         if batch.submissions or batch.changes:
             self._settle(batch)
         return True
+
+    def _sleep(self) -> None:
+        """Wait for a wake-up; on a full disk, only until it is time to see whether there is room again."""
+        try:
+            self._wake.get(timeout=ROOM_LOOK_SECONDS if self._health.full else None)
+        except Empty:
+            # Else a broker that nobody sends to, because it says that it is not ready, would never be ready again.
+            if self._changes:
+                self._changes_due = True
+            else:
+                self._settle(Batch([Submission((), lambda _outcome: None, _write_a_page)], []))
 
     def _has_work(self) -> bool:
         return bool(self._queue) or (self._changes_due and bool(self._changes))

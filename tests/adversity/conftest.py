@@ -7,8 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import aiohttp
@@ -46,14 +47,13 @@ class BrokerProcess:
         self.data = data
         self.database = data / "courier.db"
         self.url = ""
-        self._errors = data.parent / f"{data.name}-stderr-{os.urandom(4).hex()}"
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `abandon`; never on a disk that is full
         tracer = [*STRACE, *strace] if strace else []
         serve = [sys.executable, "-m", "broker", "serve", "--port", "0", "--data", str(data)]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("COURIER_")}
-        with self._errors.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [*tracer, *serve], env=inherited | (settings or {}), stdout=subprocess.PIPE, stderr=errors
-            )
+        self.process = subprocess.Popen(
+            [*tracer, *serve], env=inherited | (settings or {}), stdout=subprocess.PIPE, stderr=self._errors
+        )
 
     async def listening(self) -> None:
         """Wait until it listens; raise BrokerEnded when it never will."""
@@ -78,7 +78,8 @@ class BrokerProcess:
     @property
     def errors(self) -> str:
         """What it wrote to stderr."""
-        return self._errors.read_text("utf-8", "replace")
+        size = os.fstat(self._errors.fileno()).st_size
+        return os.pread(self._errors.fileno(), size, 0).decode("utf-8", "replace")
 
     @property
     def running(self) -> bool:
@@ -106,6 +107,7 @@ class BrokerProcess:
         self.process.wait(STOP_SECONDS_MAX)
         if self.process.stdout is not None:
             self.process.stdout.close()
+        self._errors.close()
 
 
 StartBroker = Callable[..., "asyncio.Future[BrokerProcess]"]
@@ -133,12 +135,12 @@ def oracle() -> Oracle:
     return Oracle(SEED)
 
 
-async def until(condition: Callable[[], bool], what: str, seconds_max: float = CONDITION_SECONDS_MAX) -> None:
+async def until(condition: Callable[[], bool | Awaitable[bool]], what: str) -> None:
     """Wait for a condition; raise AssertionError when it takes too long."""
-    deadline = asyncio.get_running_loop().time() + seconds_max
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, f"seed {SEED}: waited {seconds_max} s in vain: {what}"
-        await asyncio.sleep(0.01)
+    deadline = asyncio.get_running_loop().time() + CONDITION_SECONDS_MAX
+    while not (await outcome if isinstance(outcome := condition(), Awaitable) else outcome):
+        assert asyncio.get_running_loop().time() < deadline, f"seed {SEED}: waited in vain until {what}"
+        await asyncio.sleep(0.02)
 
 
 async def probe(url: str, path: str) -> tuple[int, dict[str, object]]:
@@ -193,12 +195,12 @@ def needs_strace() -> None:
         pytest.skip(f"strace cannot trace here: {tried.stderr.decode().strip()}")
 
 
-SMALL_DISK_BYTES = 6 * 1024 * 1024
+SMALL_DISK_BYTES = 8 * 1024 * 1024
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own with 6 MiB, unmounted afterwards whatever happens."""
+    """A file system of its own with 8 MiB, unmounted afterwards whatever happens."""
     if os.geteuid() != 0:
         pytest.skip("not root, so that no small file system can be mounted to be filled")
     where = tmp_path / "disk"

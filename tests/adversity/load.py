@@ -61,12 +61,14 @@ class Load:
         self._prefix = prefix
         self._number = 0
         self._left = 0
+        self._until_failure = False
         self._known: list[tuple[Identity, bytes]] = []
         self._in_flight: dict[int, tuple[Identity, bytes]] = {}
 
-    async def run(self, url: str, requests: int) -> None:
-        """Send so many requests, or fewer if the line is cut."""
+    async def run(self, url: str, requests: int, *, until_failure: bool = False) -> None:
+        """Send so many requests, or fewer if the line is cut (or, if asked for, at the first 5xx)."""
         self._left = requests
+        self._until_failure = until_failure
         self.failed = False
         async with client(self._connections) as session, asyncio.TaskGroup() as group:
             for connection in range(self._connections):
@@ -83,7 +85,7 @@ class Load:
         async with client() as session:
             for identity, envelope in doubts:
                 await self.send(session, url, identity, envelope)
-        left = list(self.oracle.doubts.items())
+        left = [(identity, why) for (identity, _), why in self.oracle.doubts.items()]
         assert not left, f"seed {self.oracle.seed}: {len(left)} are still in doubt: {left[:5]}"
         return len(doubts)
 
@@ -111,7 +113,7 @@ class Load:
                     del self._in_flight[connection]
                 if status == 200:
                     self._known.append((identity, envelope))
-            if status == 0:
+            if status == 0 or (self._until_failure and self.failed):
                 return
 
     def _event(self, choice: float, connection: int) -> tuple[Identity, bytes]:

@@ -94,15 +94,15 @@ class Oracle:
     """Remembers what was sent and what was answered. `seed` is printed with every failure."""
 
     seed: int
-    acknowledged: list[Told] = field(default_factory=list)
-    doubts: dict[tuple[Identity, bytes], str] = field(default_factory=dict)
+    acknowledged: list[Told] = field(default_factory=list, repr=False)
+    doubts: dict[tuple[Identity, bytes], str] = field(default_factory=dict, repr=False)
     """Sendings whose outcome nobody knows, with the reason; an acknowledgement of the same bytes settles one."""
     doubted: int = 0
     """How many answers left the client in doubt, settled or not."""
     checks: int = 0
-    _sent: Counter[tuple[Identity, bytes]] = field(default_factory=Counter)
-    _sent_identities: Counter[Identity] = field(default_factory=Counter)
-    _refused: Counter[tuple[Identity, bytes]] = field(default_factory=Counter)
+    _sent: Counter[tuple[Identity, bytes]] = field(default_factory=Counter, repr=False)
+    _sent_identities: Counter[Identity] = field(default_factory=Counter, repr=False)
+    _refused: Counter[tuple[Identity, bytes]] = field(default_factory=Counter, repr=False)
 
     def sending(self, identity: Identity, envelope: bytes) -> None:
         """An event is about to be sent, perhaps again."""

@@ -3,12 +3,14 @@
 import asyncio
 import random
 import signal
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.adversity.conftest import CONDITION_SECONDS_MAX, SEED, TORTURE, BrokerEnded, StartBroker, Subscriber
-from tests.adversity.load import CUT, Load, client
+from tests.adversity.load import CUT, Load, client, envelope_of, identity_of
 from tests.adversity.oracle import Oracle
 
 KILLS = 10_000 if TORTURE else 100
@@ -24,6 +26,52 @@ SYNCS = [1, 2, 3, 4, 5, 6, 7, 8, 10, 14, 21, 35, 60, 100, 160]
 """The sync at which to die. The first few are the creation of the database."""
 
 CHECKPOINT_OFTEN = {"COURIER_JOURNAL__WAL_MAX_BYTES": str(1024 * 1024)}
+
+
+IDENTITY = ("stream:load/0", "one")
+
+DAMAGE = {
+    "sound": ("SELECT 1", None),
+    "lost": ("DELETE FROM ledger WHERE source_event_id = 'one'", "lost"),
+    "altered": ("UPDATE ledger SET envelope = x'7b7d' WHERE source_event_id = 'one'", "never sent"),
+    "altered with its hash": (
+        "UPDATE ledger SET (envelope, payload_sha256) = (SELECT envelope, payload_sha256 FROM ledger WHERE seq = 2) "
+        "WHERE seq = 1",
+        "never sent",
+    ),
+    "under another sequence": ("UPDATE ledger SET seq = 9 WHERE source_event_id = 'one'", "seq 1 was told"),
+    "invented": ("UPDATE ledger SET source_event_id = 'three' WHERE source_event_id = 'doubted'", "invented"),
+    "stored although refused": (
+        "UPDATE ledger SET source_event_id = 'refused', envelope = x'7b7d' WHERE source_event_id = 'doubted'",
+        "although it was refused",
+    ),
+    "uncounted": ("UPDATE ledger SET ingest_attempt_count = 1", "acknowledged 2 times"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_the_oracle_finds_whatever_a_ledger_has_lost_altered_or_invented(
+    damage: str, start_broker: StartBroker, oracle: Oracle, tmp_path: Path
+) -> None:
+    broker = await start_broker(tmp_path / "data")
+    load = Load(oracle)
+    doubted, refused = identity_of("load/0", "doubted"), identity_of("load/0", "refused")
+    async with client() as session:
+        for _ in range(2):
+            await load.send(session, broker.url, IDENTITY, envelope_of("load/0", "one", 1))
+        await load.send(session, broker.url, doubted, envelope_of("load/0", "doubted", 2))
+    await broker.stop()
+    oracle.acknowledged.pop()
+    oracle.sending(refused, b"{}")
+    oracle.refused(refused, b"{}")
+    statement, expected = DAMAGE[damage]
+    with closing(apsw.Connection(str(broker.database))) as connection:
+        connection.execute(statement)
+    if expected is None:
+        assert len(oracle.check(broker.database)) == 2
+    else:
+        with pytest.raises(AssertionError, match=f"(?s)seed {oracle.seed}.*{expected}"):
+            oracle.check(broker.database)
 
 
 async def lane(number: int, kills: int, start_broker: StartBroker, directory: Path) -> list[Oracle]:

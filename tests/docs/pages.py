@@ -8,7 +8,8 @@ import ast
 import inspect
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -26,7 +27,7 @@ COLUMNS = "80"
 """How wide a terminal the help is shown for."""
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A Markdown table."""
     lines = [head, tuple("---" for _ in head), *rows]
     assert not any("|" in cell or "\n" in cell for line in lines for cell in line)
@@ -35,7 +36,7 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 def sentence(text: str) -> str:
     """A docstring's first paragraph on one line, with `|` spelled out."""
-    return " ".join(text.split("\n\n")[0].split()).replace("|", "or")
+    return " ".join(text.partition("\n\n")[0].split()).replace("|", "or")
 
 
 # The command line.
@@ -59,7 +60,9 @@ def help_of(path: tuple[str, ...]) -> str:
 
 def help_texts() -> str:
     """A section for each command."""
-    sections = [f"### `{' '.join(('courier', *path))}`\n\n```text\n{help_of(path).rstrip()}\n```" for path in commands()]
+    sections = [
+        f"### `{' '.join(('courier', *path))}`\n\n```text\n{help_of(path).rstrip()}\n```" for path in commands()
+    ]
     return "\n\n".join(sections)
 
 
@@ -74,7 +77,7 @@ def exit_codes() -> str:
     """The codes of `broker/cli/exits.py` with their docstrings."""
     body = ast.parse(inspect.getsource(exits)).body
     meanings = dict(WITHOUT_DOCSTRING)
-    for before, node in zip(body, body[1:], strict=False):
+    for before, node in pairwise(body):
         if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name) and isinstance(node, ast.Expr):
             meanings[before.target.id] = sentence(ast.literal_eval(node.value))
     codes = {name: code for name, code in vars(exits).items() if name.isupper()}
@@ -181,8 +184,10 @@ def part(name: str) -> str:
 def write_all() -> None:
     """Make every part anew in its page."""
     for name, (page, make) in PARTS.items():
-        made = make()
-        page.write_text(_frame(name).sub(lambda _: made, page.read_text(encoding="utf-8")), encoding="utf-8")  # noqa: B023
+        text = page.read_text(encoding="utf-8")
+        place = _frame(name).search(text)
+        assert place is not None, f"{page} has no place for {name}"
+        page.write_text(text[: place.start()] + make() + text[place.end() :], encoding="utf-8")
 
 
 if __name__ == "__main__":

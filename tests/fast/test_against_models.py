@@ -201,7 +201,7 @@ class LeasesMachine(SideBySide):
         for number in range(0, count, 2):
             self.agree("release", first + number, 1)
 
-    @rule(key=KEYS, wrong=st.integers(-1, 1))
+    @rule(key=KEYS, wrong=st.sampled_from([0, 0, -1, 1, 2**31, 2**32]))
     def release(self, key, wrong):
         self.agree("release", key, self.model.attempt_of(key) + wrong)
 
@@ -212,6 +212,14 @@ class LeasesMachine(SideBySide):
     @rule(key=KEYS | st.integers(1000, 1500), wrong=st.sampled_from([0, 0, 0, 1]), data=st.data())
     def extend(self, key, wrong, data):
         self.agree("extend", key, self.model.attempt_of(key) + wrong, self.deadline(data))
+
+    @rule(data=st.data())
+    def extend_alike(self, data):
+        """All to one deadline, and then some to the deadline that they have: those go behind the others."""
+        out = [key for key in range(21) if self.model.attempt_of(key)]
+        deadline_ms = self.deadline(data)
+        for key in (*out, *data.draw(st.permutations(out))[:3]):
+            self.agree("extend", key, self.model.attempt_of(key), deadline_ms)
 
     @rule(limit=FEW | st.sampled_from([0, 2**62]), data=st.data())
     def expire(self, limit, data):

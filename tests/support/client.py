@@ -41,7 +41,7 @@ class Client:
         """A GET."""
         return await self.request("GET", path, headers=headers)
 
-    async def post(self, data: bytes, headers: Mapping[str, str] | None = None) -> Answer:
+    async def post(self, data: Any, headers: Mapping[str, str] | None = None) -> Answer:
         """Bytes to `/v1/enqueue`, declared as JSON unless the headers say otherwise."""
         return await self.request("POST", "v1/enqueue", data=data, headers=JSON | dict(headers or {}))
 
@@ -125,12 +125,13 @@ class Subscriber:
         await self.ack("never delivered")
         assert (await self.error())["id"] == "never delivered"
 
-    async def close_code(self) -> int | None:
+    async def close_code(self) -> int:
         """The code with which the broker closes the socket; whatever comes before it is passed over."""
         while (message := await self.message()).type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
             pass
-        assert message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.CLOSING), message
-        return self.socket.close_code
+        assert message.type is aiohttp.WSMsgType.CLOSE, message
+        code: int = message.data
+        return code
 
 
 def assert_error(answer: Answer, status: int, code: str, *, retryable: bool = False, **detail: Any) -> str:

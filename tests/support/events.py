@@ -5,6 +5,22 @@ from typing import Any
 
 STREAM = "agents/Jen/inbox"
 
+AWKWARD_PAYLOADS = [
+    b"123456789012345678901234567890",
+    b"-18446744073709551617",
+    b'{"a": 1, "a": 2, "b": {"a": 3, "a": 4}}',
+    b"1.0000000000000000000000001",
+    b"1E400",
+    b"-0.0",
+    b' \t\r\n{ "spaced" :\n[ 1 ,2 ]\t}',
+    '"žluťoučký kůň 🐎 ﷽ é"'.encode(),
+    b'"\\u00e9\\ud83d\\ude00\\/\\b"',
+    b'"\xe2\x80\xa8\xe2\x80\xa9\x7f"',
+    b"null",
+    b"[]",
+]
+"""What a broker that parsed and wrote again would alter."""
+
 
 def envelope(event_id: str = "e-1", to: str = STREAM, **fields: Any) -> dict[str, Any]:
     """A valid envelope (003 §4.1), with some fields replaced or added; a field that is None is left out."""

@@ -31,13 +31,13 @@ class Held:
 
 def _descriptors() -> dict[int, str]:
     found = {}
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
-        except FileNotFoundError:  # the one that listed the directory
-            continue
-    own = str(Path(f"/proc/{os.getpid()}/fd"))
-    return {number: target for number, target in found.items() if target != own}
+    with os.scandir("/proc/self/fd") as entries:
+        for entry in entries:
+            try:
+                found[int(entry.name)] = str(Path(entry.path).readlink())
+            except FileNotFoundError:
+                continue
+    return {number: target for number, target in found.items() if not target.endswith(f"/proc/{os.getpid()}/fd")}
 
 
 async def tasks_left_over() -> list[str]:

@@ -1,0 +1,67 @@
+"""The checks of JSON bytes besides their grammar."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.contracts.json_bytes import check_depth, check_utf8
+from broker.errors import InvalidRequest
+from broker.limits import JSON_DEPTH_MAX
+
+FIXED = settings(derandomize=True, database=None, deadline=None, max_examples=300)
+TEXTS = st.text(alphabet='ab[]{}"\\\n é', max_size=8)
+DOCUMENTS = st.recursive(
+    TEXTS | st.none(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3)
+)
+
+
+def depth_of(value: Any) -> int:
+    if isinstance(value, list):
+        return 1 + max((depth_of(each) for each in value), default=0)
+    if isinstance(value, dict):
+        return 1 + max((depth_of(each) for each in value.values()), default=0)
+    return 0
+
+
+@pytest.mark.parametrize("data", [b"", b"plain", "é 🐎 \u2028".encode(), b"\x00\x7f"])
+def test_utf8_passes(data: bytes) -> None:
+    check_utf8(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "place"), [(b"\xff", 0), (b"a\xc3", 1), (b"ab\xed\xa0\x80", 2), (b"\xc0\xaf", 0), (b"\xf4\x90\x80\x80", 0)]
+)
+def test_what_is_not_utf8_is_refused_with_its_place(data: bytes, place: int) -> None:
+    with pytest.raises(InvalidRequest, match=f"not valid UTF-8 at byte {place};"):
+        check_utf8(data)
+
+
+@given(DOCUMENTS, st.integers(JSON_DEPTH_MAX - 3, JSON_DEPTH_MAX + 1))
+@FIXED
+def test_a_document_passes_exactly_when_it_is_not_too_deep(document: Any, around: int) -> None:
+    for _ in range(around):
+        document = [document, "[["]
+    data = json.dumps(document).encode()
+    if depth_of(document) <= JSON_DEPTH_MAX:
+        check_depth(data)
+    else:
+        with pytest.raises(InvalidRequest, match="nested deeper than"):
+            check_depth(data)
+
+
+@pytest.mark.parametrize(("levels", "fits"), [(1, True), (JSON_DEPTH_MAX, True), (JSON_DEPTH_MAX + 1, False)])
+def test_the_bound_itself_fits(levels: int, fits: bool) -> None:
+    data = b"[" * levels + b"]" * levels
+    if fits:
+        check_depth(data)
+    else:
+        with pytest.raises(InvalidRequest) as refused:
+            check_depth(data)
+        assert f"at byte {JSON_DEPTH_MAX};" in refused.value.message
+
+
+def test_many_brackets_side_by_side_are_not_deep() -> None:
+    check_depth(b"[" + b",".join([b"[]"] * 1000) + b"]")

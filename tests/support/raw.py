@@ -1,0 +1,74 @@
+"""Bytes on a TCP connection, for what no HTTP library would send."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from broker.app import App
+from tests.support.events import STREAM
+from tests.support.writer import eventually
+
+PATIENCE_SECONDS = 20.0
+
+
+async def exchange(port: int, sent: bytes, *, hang_up: bool = False) -> bytes:
+    """Send bytes, and read what comes back until the other side closes; or hang up without reading."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(sent)
+        await writer.drain()
+        if hang_up:
+            return b""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await reader.read()
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+@asynccontextmanager
+async def half_a_request(app: App, body: bytes) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
+    """An enqueue whose body the broker has begun to read; the function that is handed out sends the rest of it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", app.server.port)
+    seen = app.server._runner.server.requests_count
+
+    async def the_rest() -> bytes:
+        writer.write(body[10:])
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await reader.read()
+
+    try:
+        head = f"POST /v1/enqueue HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+        writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body[:10])
+        await eventually(lambda: app.server._runner.server.requests_count > seen)
+        yield the_rest
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+@asynccontextmanager
+async def websocket(app: App) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A subscriber as a bare connection, after the handshake."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", app.server.port)
+    try:
+        writer.write(
+            f"GET /v1/subscribe?stream={STREAM} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+            "Connection: Upgrade\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
+            "Sec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+@asynccontextmanager
+async def deaf_subscriber(app: App, credit: int) -> AsyncIterator[None]:
+    """A subscriber that grants credit, and never reads what comes."""
+    async with websocket(app) as (_, writer):
+        writer.transport.pause_reading()
+        frame = b'{"credit":%d}' % credit
+        writer.write(bytes([0x81, 0x80 | len(frame)]) + bytes(4) + frame)  # masked with zeros
+        yield
