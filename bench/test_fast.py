@@ -318,7 +318,7 @@ CONTENDERS: dict[str, dict[str, Callable[[], Contender]]] = {
 @pytest.mark.parametrize(
     ("structure", "contender"), [(structure, name) for structure, each in CONTENDERS.items() for name in each]
 )
-def test_speed(benchmark: Any, structure: str, contender: str) -> None:
+def test_speed_of_each_contender(benchmark: Any, structure: str, contender: str) -> None:
     prepare = CONTENDERS[structure][contender]()
     numbers = iter(range(1_000))
     benchmark.group = structure

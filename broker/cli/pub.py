@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+import msgspec
 import orjson
 
 from broker.cli import exits
@@ -41,13 +42,14 @@ def pub(
 
 
 def _payloads(json: str) -> Iterator[Any]:
+    """Each payload as it stands: decoding and encoding it would alter large integers and repeated keys."""
     lines = [json] if json != "-" else sys.stdin
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            yield orjson.loads(line)
-        except orjson.JSONDecodeError as error:
+            yield orjson.Fragment(bytes(msgspec.json.decode(line, type=msgspec.Raw)))
+        except msgspec.DecodeError as error:
             where = "the payload" if json != "-" else f"line {number} of stdin"
             fail(f"{where} is not JSON: {error}", exits.USAGE)
 

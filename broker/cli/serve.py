@@ -72,8 +72,7 @@ async def _serve(config: Config) -> int:
     failed: asyncio.Future[bool] = asyncio.ensure_future(app.failed.wait())
     await asyncio.wait([stop, failed], return_when=asyncio.FIRST_COMPLETED)
     if failed.done():
-        click.echo(f"courier: storage failed, nothing more is acknowledged: {app.journal.health.fatal}", err=True)
-        sys.stderr.flush()
+        _say_that_storage_failed(app)
         os._exit(exits.STORAGE)  # no clean end: closing the database could pretend that all is well
     failed.cancel()
     log.info("draining")
@@ -82,8 +81,16 @@ async def _serve(config: Config) -> int:
     except TimeoutError:
         log.error("not drained after %d ms; what was not acknowledged may or may not be stored", config.server.drain_ms)
         return exits.FAILED
+    if app.journal.health.fatal is not None:
+        _say_that_storage_failed(app)
+        return exits.STORAGE
     log.info("stopped")
     return 0
+
+
+def _say_that_storage_failed(app: App) -> None:
+    click.echo(f"courier: storage failed, nothing more is acknowledged: {app.journal.health.fatal}", err=True)
+    sys.stderr.flush()
 
 
 def _stop_signals() -> asyncio.Future[bool]:

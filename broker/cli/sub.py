@@ -1,12 +1,27 @@
 """`courier sub`: take events from a stream."""
 
+from typing import Any
+
 import aiohttp
 import click
-import orjson
+import msgspec
 
 from broker.cli import exits
 from broker.cli.client import broker_options, fail, refused, run, session
 from broker.limits import CREDIT_MAX
+
+
+class _Frame(msgspec.Struct):
+    deliver: msgspec.Raw = msgspec.Raw()
+    error: dict[str, Any] | None = None
+
+
+class _Envelope(msgspec.Struct):
+    id: str
+
+
+_decode = msgspec.json.Decoder(_Frame).decode
+_decode_id = msgspec.json.Decoder(_Envelope).decode
 
 
 @click.command(
@@ -51,13 +66,13 @@ async def _take(socket: aiohttp.ClientWebSocketResponse, count: int | None, cred
     taken = 0
     await socket.send_json({"credit": min(credit, count or credit)})
     async for message in socket:
-        frame = orjson.loads(message.data)
-        if "error" in frame:
-            refused(frame["error"])
-        click.echo(orjson.dumps(frame["deliver"]))
+        frame = _decode(message.data)
+        if frame.error is not None:
+            refused(frame.error)
+        click.echo(bytes(frame.deliver))
         taken += 1
         if ack:
-            await socket.send_json({"ack": frame["deliver"]["id"]})
+            await socket.send_json({"ack": _decode_id(frame.deliver).id})
         if taken == count:
             return
         if count is None or taken + credit <= count:

@@ -190,13 +190,15 @@ class Streams(Section, frozen=True, kw_only=True):
         LeaseMs, Meta(description="How long a consumer may hold a delivery before it goes to another.")
     ] = limits.LEASE_MS_DEFAULT
     max_depth: Annotated[
-        Depth, Meta(description="How many events may wait in one stream; past it, `429 over_quota`.")
+        Depth,
+        Meta(description="How many events of one stream are kept in memory, at most; the rest waits in the ledger."),
     ] = limits.STREAM_DEPTH_DEFAULT
     max_deliveries: Annotated[
         Deliveries, Meta(description="After this many deliveries without an ack, an event is a dead letter.")
     ] = limits.DELIVERIES_DEFAULT
     auto_create: Annotated[
-        bool, Meta(description="Create a stream on its first use; else an unknown one is answered with `404`.")
+        bool,
+        Meta(description="Create a stream on its first use; else only those named in `streams.perStreamCaps` exist."),
     ] = True
     durability: Annotated[
         Durability, Meta(description="`journal`: on disk before it is acknowledged. `memory`: lost on restart.")

@@ -26,11 +26,6 @@ SQLITE_VERSION_MIN: Final = (3, 51, 3)
 
 CACHE_KIB: Final = 32 * 1024
 
-_STORAGE_ERRORS: Final = (
-    apsw.BusyError, apsw.CantOpenError, apsw.CorruptError, apsw.FullError, apsw.IOError, apsw.ReadOnlyError, OSError,
-)  # fmt: skip
-"""What the disk or another program can do to a journal that is being opened; anything else is a fault of ours."""
-
 
 def check_sqlite_version(version: str) -> None:
     """Raise ConfigError for an SQLite with the WAL-reset bug."""
@@ -155,7 +150,7 @@ def open_writer(path: Path, *, synchronous: str, vfs: str | None = None) -> apsw
     except apsw.NotADBError as error:
         connection.close()
         raise ConfigError([f"{path}: not an SQLite database; nothing was changed"]) from error
-    except _STORAGE_ERRORS as error:
+    except (apsw.Error, OSError) as error:
         connection.close()
         raise ConfigError([f"{path}: cannot be opened: {error}"]) from error
     except BaseException:

@@ -19,6 +19,8 @@ class JournalHealth:
         """Whether the passing problem has lasted past its budget."""
         self.full = False
         """Whether the last commit found no room."""
+        self.stalled = False
+        """Whether one batch has been tried past its budget, and nothing behind it can be committed."""
         self.commits = 0
         self.events = 0
         self.saturations = 0
@@ -39,12 +41,14 @@ class JournalHealth:
         self.problem = None
         self.critical = False
         self.full = False
+        self.stalled = False
 
     def retrying(self, problem: str, *, critical: bool) -> None:
         """Note a commit that failed and will be tried again."""
         self.retries += 1
         self.problem = problem
         self.critical = critical
+        self.stalled = critical
 
     def disk_full(self, problem: str) -> None:
         """Note a commit that found no room."""

@@ -14,10 +14,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
+import apsw
+
 from broker.clock import Clock
 from broker.config import Journal as JournalConfig
 from broker.contracts.inbound import InboundEvent
-from broker.errors import ConfigError, CourierError, Saturated, StorageFailed
+from broker.errors import ConfigError, CourierError, Saturated, StorageFailed, StorageUnavailable
 from broker.journal import connection, reader, schema
 from broker.journal.batch import Batch
 from broker.journal.checkpointer import Checkpointer
@@ -26,12 +28,16 @@ from broker.journal.reader import Backlog, ReaderPool, StoredEvent
 from broker.journal.statements import StateChange
 from broker.journal.submission import Job, Receipts, Submission
 from broker.journal.writer import Writer
+from broker.limits import STATE_CHANGES_MAX
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FLUSH_CHANGES_SECONDS = 0.05
 """How long an acknowledgement waits for events to be committed with. Losing one means a redelivery, no more."""
+
+STALLED_RETRY_SECONDS = 5
+"""When to send again while the journal is past its budget of attempts: that is how often it tries itself."""
 
 
 class Journal:
@@ -65,7 +71,11 @@ class Journal:
         loop = asyncio.get_running_loop()
         journal = cls(directory / connection.FILE_NAME, config, clock, loop)
         await loop.run_in_executor(None, journal._start, config, vfs)
-        journal.backlog = await journal.readers.run(reader.backlog)
+        try:
+            journal.backlog = await journal.readers.run(reader.backlog)
+        except apsw.Error as error:
+            await journal.close()
+            raise ConfigError([f"{journal.path}: cannot be read: {error}"]) from error
         return journal
 
     def _start(self, config: JournalConfig, vfs: str | None) -> None:
@@ -109,6 +119,11 @@ class Journal:
         """Queue events; raise Saturated when there is no room, StorageFailed when nothing can be committed."""
         if self.health.fatal is not None or self._closed:
             raise StorageFailed(self.health.fatal or "the journal is closed")
+        if self.health.stalled:
+            raise StorageUnavailable(
+                f"the journal cannot commit ({self.health.problem}); it goes on trying: send it again later",
+                retry_after_seconds=STALLED_RETRY_SECONDS,
+            )
         if not self.has_room(len(submission.events)):
             self.health.saturations += 1
             raise Saturated(f"{self._writer.queued} events wait for the disk already; slow down, and send it again")
@@ -150,6 +165,11 @@ class Journal:
         receipts = await self.append((), job)
         result: T = receipts.job_result
         return result
+
+    @property
+    def lagging(self) -> bool:
+        """Whether the outcomes that wait to be written have reached their bound."""
+        return self._writer.changes >= STATE_CHANGES_MAX
 
     def processed(self, seq: int, attempts: int) -> None:
         """An event was acknowledged by its consumer. Written with the next group commit, or soon."""

@@ -38,6 +38,9 @@ _FAULTS_OF_A_JOB = frozenset(
 )
 """Result codes that speak of the job's own SQL; any other one speaks of the storage, and of the whole batch."""
 
+WAL_BYTES_A_COMMIT = 16 * 1024
+"""What a commit adds to the WAL however small it is, roughly: a page of the table and of each index."""
+
 WAL_BYTES_A_ROW = 200
 """What a row adds to the WAL besides its own text, roughly: index entries and its share of the pages around them."""
 
@@ -111,6 +114,11 @@ class Writer:
     def queued(self) -> int:
         """How many events wait to be taken into a batch."""
         return self._submitted - self._taken
+
+    @property
+    def changes(self) -> int:
+        """How many state changes wait to be written."""
+        return len(self._changes)
 
     def start(self) -> None:
         """Start the thread."""
@@ -228,7 +236,8 @@ class Writer:
                 break
         self._on_batch(batch)
         if batch.written is not None:
-            self._tend_wal(batch.written.total_bytes + WAL_BYTES_A_ROW * (len(batch.events) + len(batch.changes)))
+            rows = len(batch.events) + len(batch.changes)
+            self._tend_wal(batch.written.total_bytes + WAL_BYTES_A_ROW * rows + WAL_BYTES_A_COMMIT)
 
     def _tend_wal(self, bytes_written: int) -> None:
         try:

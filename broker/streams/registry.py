@@ -31,6 +31,10 @@ PAGE_RETRY_SECONDS = 1.0
 class Ledger(Protocol):
     """What the streams need of the journal. Nothing here knows SQLite."""
 
+    @property
+    def lagging(self) -> bool:
+        """Whether so many outcomes wait to be written that no more events should be read."""
+
     def processed(self, seq: int, attempts: int) -> None:
         """An event was acknowledged by its consumer."""
 
@@ -57,6 +61,8 @@ class Registry:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._pages: set[asyncio.Task[None]] = set()
+        self._starved: dict[str, Stream] = {}
+        """Streams that have an event and a subscriber for it, but found every lease given out."""
 
     # Streams.
 
@@ -72,8 +78,8 @@ class Registry:
         """The stream of this name, made if it may be; raise UnknownStream or OverQuota if it may not."""
         stream = self._streams.get(name)
         if stream is None:
-            if not self._config.auto_create:
-                raise UnknownStream(f"there is no stream {name!r}, and streams.autoCreate is off")
+            if not self._config.auto_create and name not in self._config.per_stream_caps:
+                raise UnknownStream(f"there is no stream {name!r}, and streams.autoCreate is off; see perStreamCaps")
             if len(self._streams) >= STREAMS_MAX:
                 raise OverQuota(f"there are {STREAMS_MAX} streams already; no more can be made")
             stream = self._make(name)
@@ -123,6 +129,7 @@ class Registry:
                 self._again(stream, entry, "its consumer went away")
         subscription.entries.clear()
         self._pump(stream)
+        self._feed_starved()
 
     def grant(self, subscription: Subscription, credit: int) -> None:
         """Let a subscriber have so many events more."""
@@ -144,6 +151,7 @@ class Registry:
         self._ledger.processed(entry.seq, entry.attempt)
         if stream.behind:
             self._catch_up(stream)
+        self._feed_starved()
 
     def nack(self, subscription: Subscription, event_id: str, delay_ms: int = 0) -> None:
         """The subscriber could not do it: back to the tail, after a delay if one is given."""
@@ -156,6 +164,7 @@ class Registry:
         else:
             self._again(subscription.stream, entry, "refused by its consumer")
         self._pump(subscription.stream)
+        self._feed_starved()
 
     def extend(self, subscription: Subscription, event_id: str, lease_ms: int) -> None:
         """The subscriber needs more time, counted from now."""
@@ -197,8 +206,15 @@ class Registry:
             self._holders[entry.seq] = subscription
             self._lease(entry, deadline_ms)
             subscription.deliver(entry)
+        if stream.deliverable:
+            self._starved[stream.name] = stream
         if stream.behind:
             self._catch_up(stream)
+
+    def _feed_starved(self) -> None:
+        """Some leases may be free again: give them to those who wait, in the order in which they came."""
+        while self._starved and len(self._leases) < LEASES_MAX:
+            self._pump(self._starved.pop(next(iter(self._starved))))
 
     def _lease(self, entry: Entry, deadline_ms: int) -> None:
         self._leases.grant(entry.seq, entry.attempt, deadline_ms, entry)
@@ -241,6 +257,7 @@ class Registry:
             self._again(stream, entry, "its lease ran out")
         for stream in touched.values():
             self._pump(stream)
+        self._feed_starved()
         following_ms = self._leases.next_deadline_ms()
         if following_ms >= 0:
             self._set_timer(following_ms)
@@ -258,6 +275,8 @@ class Registry:
 
     async def _read_page(self, stream: Stream) -> None:
         try:
+            while self._ledger.lagging:  # noqa: ASYNC110 - the writer has nobody to tell, and this is rare
+                await asyncio.sleep(PAGE_RETRY_SECONDS)
             rows, last_seq = await self._ledger.pending_page(stream.name, stream.loaded_seq, stream.room)
             now_ms = self._clock.monotonic_ms()
             stream.load_page([Entry(stream.name, *row, now_ms) for row in rows], last_seq)

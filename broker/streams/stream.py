@@ -53,11 +53,14 @@ class Stream:
         self.total_nacked = self.total_redelivered = self.total_dead = 0
 
     def arrive(self, entry: Entry) -> None:
-        """Take a newly committed event into the window, or leave it to the catch-up."""
+        """Take a newly committed event into the window, or leave it to the catch-up.
+
+        A page may have brought it already: the reader sees a commit before the loop hears of it.
+        """
         self.pending += 1
         self.total_in += 1
         self.arrived_seq = entry.seq
-        if not self.behind:
+        if not self.behind and entry.seq > self.loaded_seq:
             self._load(entry)
 
     def load_page(self, entries: list[Entry], last_seq: int) -> None:

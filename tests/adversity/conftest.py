@@ -47,12 +47,13 @@ class BrokerProcess:
         self.data = data
         self.database = data / "courier.db"
         self.url = ""
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `abandon`; never on a disk that is full
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `_collect`; never on a disk that is full
+        self._errors = ""
         tracer = [*STRACE, *strace] if strace else []
         serve = [sys.executable, "-m", "broker", "serve", "--port", "0", "--data", str(data)]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("COURIER_")}
         self.process = subprocess.Popen(
-            [*tracer, *serve], env=inherited | (settings or {}), stdout=subprocess.PIPE, stderr=self._errors
+            [*tracer, *serve], env=inherited | (settings or {}), stdout=subprocess.PIPE, stderr=self._stderr
         )
 
     async def listening(self) -> None:
@@ -78,8 +79,10 @@ class BrokerProcess:
     @property
     def errors(self) -> str:
         """What it wrote to stderr."""
-        size = os.fstat(self._errors.fileno()).st_size
-        return os.pread(self._errors.fileno(), size, 0).decode("utf-8", "replace")
+        if not self._stderr.closed:
+            descriptor = self._stderr.fileno()
+            self._errors = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode("utf-8", "replace")
+        return self._errors
 
     @property
     def running(self) -> bool:
@@ -88,7 +91,16 @@ class BrokerProcess:
 
     async def ended(self) -> int:
         """Wait for its end; the exit code, negative for a signal."""
-        return await asyncio.to_thread(self.process.wait, STOP_SECONDS_MAX)
+        await asyncio.to_thread(self.process.wait, STOP_SECONDS_MAX)
+        return self._collect()
+
+    def _collect(self) -> int:
+        """Keep what it wrote, and no descriptor: thousands of these may die in one test."""
+        self._errors = self.errors
+        self._stderr.close()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return self.process.returncode
 
     async def kill(self) -> None:
         """kill -9."""
@@ -105,9 +117,7 @@ class BrokerProcess:
         if self.running:
             self.process.kill()
         self.process.wait(STOP_SECONDS_MAX)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        self._errors.close()
+        self._collect()
 
 
 StartBroker = Callable[..., "asyncio.Future[BrokerProcess]"]

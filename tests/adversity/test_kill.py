@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import shutil
 import signal
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -74,13 +76,12 @@ async def test_the_oracle_finds_whatever_a_ledger_has_lost_altered_or_invented(
             oracle.check(broker.database)
 
 
-async def lane(number: int, kills: int, start_broker: StartBroker, directory: Path) -> list[Oracle]:
-    """Start, load, kill and check, again and again."""
+async def lane(number: int, kills: int, start_broker: StartBroker, directory: Path) -> Counter[str]:
+    """Start, load, kill and check, again and again; how often what happened."""
     rng = random.Random(SEED + number)
-    oracles: list[Oracle] = []
+    counts: Counter[str] = Counter()
     for first in range(0, kills, KILLS_A_DIRECTORY):
         oracle = Oracle(rng.getrandbits(32))
-        oracles.append(oracle)
         load = Load(oracle)
         data = directory / f"{number}-{first}"
         for _ in range(first, min(kills, first + KILLS_A_DIRECTORY)):
@@ -98,7 +99,14 @@ async def lane(number: int, kills: int, start_broker: StartBroker, directory: Pa
         await load.settle_doubts(broker.url)
         await broker.stop()
         oracle.check(broker.database)
-    return oracles
+        shutil.rmtree(data)
+        counts["checks"] += oracle.checks
+        counts["acknowledged"] += len(oracle.acknowledged)
+        counts["duplicates"] += sum(told.duplicate for told in oracle.acknowledged)
+        counts["conflicts"] += sum(told.payload_conflict for told in oracle.acknowledged)
+        counts["doubts"] += oracle.doubted
+        counts["refusals"] += oracle.refusals
+    return counts
 
 
 async def test_a_kill_at_any_moment_takes_nothing_that_was_acknowledged_and_doubles_nothing(
@@ -107,19 +115,12 @@ async def test_a_kill_at_any_moment_takes_nothing_that_was_acknowledged_and_doub
     each = [KILLS // LANES + (number < KILLS % LANES) for number in range(LANES)]
     async with asyncio.TaskGroup() as group:
         lanes = [group.create_task(lane(n, kills, start_broker, tmp_path)) for n, kills in enumerate(each)]
-    oracles = [oracle for task in lanes for oracle in task.result()]
-    acknowledged = sum(len(oracle.acknowledged) for oracle in oracles)
-    duplicates = sum(told.duplicate for oracle in oracles for told in oracle.acknowledged)
-    conflicts = sum(told.payload_conflict for oracle in oracles for told in oracle.acknowledged)
-    doubted = sum(oracle.doubted for oracle in oracles)
-    print(
-        f"{KILLS} kills: {acknowledged} acknowledged, {duplicates} duplicates, {conflicts} conflicts, {doubted} doubts"
-    )
-    assert sum(oracle.checks for oracle in oracles) >= 2 * KILLS
+    counts = sum((task.result() for task in lanes), Counter())
+    print(f"{KILLS} kills: {dict(counts)}")
+    assert counts["checks"] >= 2 * KILLS
     # Else the kills did not hit anything, or the load was too tame to prove something.
-    assert doubted >= KILLS
-    assert acknowledged >= 10 * KILLS
-    assert min(duplicates, conflicts, sum(oracle.refusals for oracle in oracles)) >= KILLS
+    assert counts["acknowledged"] >= 10 * KILLS
+    assert min(counts[what] for what in ("doubts", "duplicates", "conflicts", "refusals")) >= KILLS
 
 
 async def die_at_sync(sync: int, data: Path, start_broker: StartBroker, *, only: Path | None = None) -> bool:

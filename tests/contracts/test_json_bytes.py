@@ -27,7 +27,7 @@ def depth_of(value: Any) -> int:
 
 
 @pytest.mark.parametrize("data", [b"", b"plain", "é 🐎 \u2028".encode(), b"\x00\x7f"])
-def test_utf8_passes(data: bytes) -> None:
+def test_valid_utf8_text_passes(data: bytes) -> None:
     check_utf8(data)
 
 

@@ -113,6 +113,7 @@ class LeasesLedger:
 LEASES_CALLBACKS = {
     "grants a few": lambda ledger: ledger.grant(range(1000, 1003), 500),
     "grants many": lambda ledger: ledger.grant(range(1000, 1300), 500),
+    "grants as many again": lambda ledger: ledger.grant(range(1000, 1000 + len(ledger.out)), 500),
     "grants the same": lambda ledger: ledger.grant(range(300), 500),
     "releases": lambda ledger: ledger.release(range(0, 200, 2)),
     "releases and grants": lambda ledger: (ledger.release(range(0, 200, 3)), ledger.grant(range(1000, 1300), 90)),
@@ -155,6 +156,8 @@ def test_leases_that_are_changed_while_they_grow_lose_and_double_nothing(callbac
         grant = partial(ledger.leases.grant, 1999, 1, 9_000, "item 1999")
         if collecting(grant, moment, lambda ledger=ledger: LEASES_CALLBACKS[callback](ledger)):
             ledger.out.add(1999)
+        else:
+            assert len(ledger.leases) == ledger.leases.capacity
         ledger.check()
 
 
@@ -238,24 +241,27 @@ def test_a_ring_that_is_changed_while_it_resizes_loses_and_doubles_nothing(callb
 
 
 class CreditsLedger:
-    """Credits, and the credit that each ticket must have."""
+    """Credits, and the subscriber and the credit that each ticket must have."""
 
     def __init__(self, implementation):
         self.credits = implementation(5)
+        self.subscribers = {}
         self.credit = {}
         self.left = set()
 
     def join(self, count):
-        for _ in range(count):
-            self.joined(self.credits.join(object()))
+        for number in range(count):
+            subscriber = f"subscriber {len(self.subscribers) + len(self.left)}, {number}"
+            self.joined(self.credits.join(subscriber), subscriber)
 
-    def joined(self, ticket):
+    def joined(self, ticket, subscriber):
         assert ticket not in self.credit.keys() | self.left
+        self.subscribers[ticket] = subscriber
         self.credit[ticket] = 0
 
     def leave(self, count):
         for ticket in list(self.credit)[:count]:
-            del self.credit[ticket]
+            del self.credit[ticket], self.subscribers[ticket]
             self.left.add(ticket)
             self.credits.leave(ticket)
 
@@ -265,6 +271,7 @@ class CreditsLedger:
                 self.credit[ticket] = self.credits.grant(ticket, 1)
 
     def check(self):
+        """Everybody is there with the credit that must be, nobody else is, and all get their turns."""
         credits_ = self.credits
         assert len(credits_) == len(self.credit)
         assert {raised(credits_.credit_of, ticket) for ticket in self.left} <= {KeyError}
@@ -273,6 +280,9 @@ class CreditsLedger:
         for _ in range(sum(self.credit.values())):
             assert credits_.pick() is not None
         assert credits_.pick() is None
+        for ticket in self.subscribers:
+            credits_.grant(ticket, 1)
+        assert [credits_.pick() for _ in self.subscribers] == list(self.subscribers.values())
 
 
 CREDITS_CALLBACKS = {
@@ -291,7 +301,8 @@ def test_credits_that_are_changed_while_they_grow_lose_and_double_nothing(callba
     ledger = CreditsLedger(_fast.Credits)
     ledger.join(present)
     ledger.grant()
-    ledger.joined(collecting(partial(ledger.credits.join, object()), 1, lambda: CREDITS_CALLBACKS[callback](ledger)))
+    ticket = collecting(partial(ledger.credits.join, "the subscriber"), 1, lambda: CREDITS_CALLBACKS[callback](ledger))
+    ledger.joined(ticket, "the subscriber")
     ledger.check()
 
 

@@ -117,8 +117,13 @@ async def test_a_stream_that_may_not_be_made_is_unknown(start_app: StartApp, con
     app = await start_app({"streams": {"autoCreate": False}})
     answer = await (await connect(app.server.address)).post(body())
     message = assert_error(answer, 404, "unknown_stream")
-    assert message == "there is no stream 'agents/Jen/inbox', and streams.autoCreate is off"
+    assert message == "there is no stream 'agents/Jen/inbox', and streams.autoCreate is off; see perStreamCaps"
     assert await stored(app) == []
+
+
+async def test_a_stream_that_the_configuration_names_needs_no_leave(start_app: StartApp, connect: Connect) -> None:
+    app = await start_app({"streams": {"autoCreate": False, "perStreamCaps": {"agents/Jen/inbox": {}}}})
+    assert (await (await connect(app.server.address)).post(body())).status == 200
 
 
 async def test_past_the_bound_of_streams_no_more_are_made(

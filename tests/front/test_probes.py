@@ -4,7 +4,8 @@ import pytest
 
 from broker.app import App
 from tests.conftest import Connect, StartApp
-from tests.support.client import Client
+from tests.support.client import Client, assert_error
+from tests.support.events import body
 
 FULL = "an acknowledged event is on disk: it survives a crash of the process and a power cut"
 NORMAL = "an acknowledged event survives a crash of the process, NOT a power cut (journal.synchronous: normal)"
@@ -48,8 +49,17 @@ async def test_a_journal_that_cannot_commit_makes_it_not_ready_until_it_can(app:
     app.journal.health.retrying("the file is locked", critical=True)
     ready = await client.get("readyz")
     assert (ready.status, ready.body["reasons"]) == (503, ["the journal cannot commit: the file is locked"])
+    app.journal.health.committed(1, 0.001)
     await client.enqueue("e-1")
     assert (await client.get("readyz")).status == 200
+
+
+async def test_past_the_budget_of_attempts_a_producer_is_told_to_come_back_later(app: App, client: Client) -> None:
+    app.journal.health.retrying("the file is locked", critical=True)
+    message = assert_error(await client.post(body()), 503, "storage_unavailable", retryable=True)
+    assert message == "the journal cannot commit (the file is locked); it goes on trying: send it again later"
+    app.journal.health.committed(1, 0.001)
+    await client.enqueue("e-1")
 
 
 async def test_a_journal_that_has_failed_is_never_ready_again(app: App, client: Client) -> None:

@@ -50,7 +50,13 @@ class BrokerProcess:
         self._log = home / f"{data.name}.stderr"
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=environment(env), cwd=home
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment(env),
+                cwd=home,
+                bufsize=0,
             )
         self.pid = self.process.pid
         self.stdout_lines: list[str] = []
