@@ -28,6 +28,7 @@ cdef class Credits:
         if not 1 <= credit_max <= CREDIT_MAX:
             raise ValueError(f"credit_max must be from 1 to {CREDIT_MAX}, not {credit_max}")
         self._credit_max = <int32_t>credit_max
+        self._subscribers = []
         self._free = self._turn = NONE
 
     def __dealloc__(self):
@@ -55,8 +56,6 @@ cdef class Credits:
         cdef Seat* seats
         if wanted > SEATS_MAX:
             raise OverflowError(f"more than {SEATS_MAX} subscribers")
-        if self._subscribers is None:
-            self._subscribers = []
         self._subscribers.extend([None] * (wanted - len(self._subscribers)))
         if wanted <= self._allocated:
             return 0  # making that list ran the collector, and that grew us

@@ -186,7 +186,7 @@ cdef class Leases:
         if not 1 <= attempt <= ATTEMPT_MAX:
             raise ValueError(f"attempt must be from 1 to {ATTEMPT_MAX}, not {attempt}")
         self._check_deadline(deadline_ms)
-        if self._free == NONE and self._used == self._allocated and self._used < self._capacity:
+        while self._free == NONE and self._used == self._allocated and self._used < self._capacity:
             self._grow()
         if self._find(key) != NONE:
             raise ValueError(f"key {key} is leased already")

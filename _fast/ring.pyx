@@ -64,8 +64,8 @@ cdef class Ring:
         return True
 
     cdef bint _make_room(self) except -1:
-        """Make sure that one more item has a place to go."""
-        while self._slots is None or self._size >= self._allocated:
+        """Make sure that one more item has a place to go, unless the ring is full to its bound."""
+        while self._size < self._capacity and (self._slots is None or self._size >= self._allocated):
             self._resize(min(max(SLOTS_FIRST, self._size * 2), self._capacity))
         return True
 

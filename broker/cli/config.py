@@ -14,12 +14,13 @@ from broker.errors import ConfigError
 
 
 @click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 Examples:
   courier config check courier.yaml
   courier config show --config courier.yaml --origin
   COURIER_SERVER__PORT=9000 courier config show --origin | grep port
-"""
+""",
 )
 def config() -> None:
     """Check a configuration file, or show what is in effect.

@@ -44,7 +44,7 @@ Examples:
 @click.option("--ack/--no-ack", default=True, show_default=True, help="Acknowledge what was printed.")
 @broker_options
 def sub(stream: str, count: int | None, credit: int, ack: bool, url: str, token: str | None) -> None:
-    """Take events from STREAM; each envelope is one JSON line on stdout, as its producer sent it.
+    """Take events from STREAM; each envelope is one JSON line on stdout: what its producer sent, without line breaks.
 
     An event is acknowledged after it was printed. With --no-ack, it goes back when this command ends.
     """
@@ -69,7 +69,7 @@ async def _take(socket: aiohttp.ClientWebSocketResponse, count: int | None, cred
         frame = _decode(message.data)
         if frame.error is not None:
             refused(frame.error)
-        click.echo(bytes(frame.deliver))
+        click.echo(msgspec.json.format(bytes(frame.deliver), indent=-1))
         taken += 1
         if ack:
             await socket.send_json({"ack": _decode_id(frame.deliver).id})

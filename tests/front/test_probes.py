@@ -56,7 +56,8 @@ async def test_a_journal_that_cannot_commit_makes_it_not_ready_until_it_can(app:
 
 async def test_past_the_budget_of_attempts_a_producer_is_told_to_come_back_later(app: App, client: Client) -> None:
     app.journal.health.retrying("the file is locked", critical=True)
-    message = assert_error(await client.post(body()), 503, "storage_unavailable", retryable=True)
+    answer = await client.post(body())
+    message = assert_error(answer, 503, "storage_unavailable", retryable=True, retry_after_seconds=5)
     assert message == "the journal cannot commit (the file is locked); it goes on trying: send it again later"
     app.journal.health.committed(1, 0.001)
     await client.enqueue("e-1")

@@ -140,8 +140,8 @@ def assert_error(answer: Answer, status: int, code: str, *, retryable: bool = Fa
     assert answer.body.keys() == {"error"}
     error = answer.body["error"]
     message = error.pop("message")
-    retry_after = {"retry_after_seconds": 1 if retryable else 0}
-    assert error == {"code": code, "retryable": retryable, **retry_after, **detail}
-    assert answer.headers.get("Retry-After") == ("1" if retryable else None)
+    expected = {"code": code, "retryable": retryable, "retry_after_seconds": 1 if retryable else 0, **detail}
+    assert error == expected
+    assert answer.headers.get("Retry-After") == (str(expected["retry_after_seconds"]) if retryable else None)
     assert isinstance(message, str)
     return message
