@@ -262,10 +262,13 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """At least once: with consumers that ack, everything comes to its end."""
-        if hasattr(self, "registry"):
-            self.finish()
-            self.loop.run_until_complete(self.registry.close())
-        self.loop.close()
+        try:
+            if hasattr(self, "registry"):
+                self.finish()
+        finally:
+            if hasattr(self, "registry"):
+                self.loop.run_until_complete(self.registry.close())
+            self.loop.close()
 
     def finish(self) -> None:
         while self.unannounced:

@@ -1,0 +1,78 @@
+"""The only way in."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from broker.admission.auth import Principal
+from broker.admission.gate import Gate
+from broker.clock import ManualClock
+from broker.contracts.inbound import InboundEvent
+from broker.errors import CourierError, Draining, Forbidden, InvalidRequest, Saturated, UnknownStream
+from tests.support.events import STREAM, body
+
+
+class Door:
+    """A journal and streams that note what reached them, or refuse."""
+
+    def __init__(self) -> None:
+        self.events: list[InboundEvent] = []
+        self.opened: list[str] = []
+        self.refusal: dict[str, CourierError] = {}
+        self.gate = Gate(self, ManualClock(wall_us=42), self.open)
+
+    def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
+        if "submit" in self.refusal:
+            raise self.refusal["submit"]
+        self.events += events
+        done("outcome")
+
+    def open(self, name: str) -> None:
+        if "open" in self.refusal:
+            raise self.refusal["open"]
+        self.opened.append(name)
+
+
+ALLOWED = Principal("p", ("streams:agents/**:enqueue",))
+
+
+def test_what_passes_reaches_the_journal_once_and_its_producer_hears_of_it() -> None:
+    door, outcomes = Door(), []
+    event = door.gate.enqueue(ALLOWED, body(), outcomes.append)
+    assert door.events == [event]
+    assert (event.stream, event.received_at) == (STREAM, 42)
+    assert (door.opened, outcomes) == ([STREAM], ["outcome"])
+
+
+def refused(door: Door, principal: Principal = ALLOWED, sent: bytes = body(), *, opened: bool = False) -> type:
+    with pytest.raises(CourierError) as refusal:
+        door.gate.enqueue(principal, sent, lambda _outcome: pytest.fail("nothing was submitted"))
+    assert door.events == []
+    assert bool(door.opened) is opened
+    return type(refusal.value)
+
+
+def test_a_draining_broker_takes_nothing() -> None:
+    door = Door()
+    door.gate.draining = True
+    assert refused(door) is Draining
+
+
+def test_what_is_not_an_event_is_refused() -> None:
+    assert refused(Door(), sent=b"{}") is InvalidRequest
+
+
+def test_whoever_lacks_the_scope_makes_no_stream() -> None:
+    assert refused(Door(), Principal("p", ("streams:agents/**:subscribe", "streams:other:enqueue"))) is Forbidden
+
+
+def test_a_stream_that_may_not_be_made_keeps_the_event_out() -> None:
+    door = Door()
+    door.refusal["open"] = UnknownStream("no")
+    assert refused(door) is UnknownStream
+
+
+def test_a_full_queue_keeps_the_event_out() -> None:
+    door = Door()
+    door.refusal["submit"] = Saturated("full")
+    assert refused(door, opened=True) is Saturated
