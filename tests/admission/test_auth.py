@@ -12,7 +12,11 @@ from broker.errors import Forbidden, Unauthorized
 @pytest.mark.parametrize(
     ("scope", "covered", "not_covered"),
     [
-        ("streams:agents/Jen/inbox:enqueue", ["agents/Jen/inbox"], ["agents/Jen", "agents/Jen/inbox/x", "agents/Jo/inbox"]),
+        (
+            "streams:agents/Jen/inbox:enqueue",
+            ["agents/Jen/inbox"],
+            ["agents/Jen", "agents/Jen/inbox/x", "agents/Jo/inbox"],
+        ),
         ("streams:*:enqueue", ["a", "a/b", "a/b/c/d/e/f/g/h"], []),
         ("streams:**:enqueue", ["a", "a/b"], []),
         ("streams:agents/*:enqueue", ["agents/Jen"], ["agents", "agents/Jen/inbox", "other/Jen"]),

@@ -58,7 +58,7 @@ async def test_a_host_that_is_no_address_is_a_problem_of_the_configuration(start
 
 
 async def test_a_draining_broker_acknowledges_what_it_has_and_refuses_the_rest(app: App, client: Client) -> None:
-    async with half_a_request(app, body("e-2")) as the_rest, held_writer(app) as release:
+    async with half_a_request(app.server.port, body("e-2")) as the_rest, held_writer(app) as release:
         waiting = asyncio.create_task(client.enqueue("e-1"))
         await eventually(lambda: app.journal.queued == 1)
         draining = asyncio.create_task(app.drain())
@@ -73,7 +73,7 @@ async def test_a_draining_broker_acknowledges_what_it_has_and_refuses_the_rest(a
 
 
 async def test_a_draining_broker_takes_no_new_connections(app: App) -> None:
-    async with half_a_request(app, body("e-1")) as the_rest:
+    async with half_a_request(app.server.port, body("e-1")) as the_rest:
         draining = asyncio.create_task(app.drain())
         await eventually(lambda: not app.server._runner.sites)
         with pytest.raises(ConnectionRefusedError):

@@ -5,7 +5,8 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -32,6 +33,14 @@ def courier(
     return subprocess.run(
         command, input=stdin, capture_output=True, env=environment(env), cwd=cwd, timeout=PATIENCE_SECONDS, check=False
     )
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds that nobody announces."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never held"
+        time.sleep(0.005)
 
 
 class BrokerProcess:
@@ -88,6 +97,10 @@ class BrokerProcess:
         """What it has written to stderr so far."""
         return self._log.read_text().splitlines()
 
+    def until_it_says(self, text: str) -> None:
+        """Wait until its stderr holds this text."""
+        until(lambda: any(text in line for line in self.stderr_lines))
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal."""
         self.process.send_signal(number)
@@ -121,11 +134,3 @@ class BrokerProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def ends_with(code: int, arguments: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -> list[str]:
-    """Run `courier serve`, which must refuse to start with this code; the lines of its stderr."""
-    ended = courier("serve", *arguments, cwd=cwd, env=env)
-    assert ended.returncode == code, ended
-    assert ended.stdout == b""
-    return ended.stderr.decode().splitlines()

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 from broker.app import App
 from tests.support.events import STREAM
-from tests.support.writer import eventually
 
 PATIENCE_SECONDS = 20.0
 
@@ -27,10 +26,9 @@ async def exchange(port: int, sent: bytes, *, hang_up: bool = False) -> bytes:
 
 
 @asynccontextmanager
-async def half_a_request(app: App, body: bytes) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
-    """An enqueue whose body the broker has begun to read; the function that is handed out sends the rest of it."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", app.server.port)
-    seen = app.server._runner.server.requests_count
+async def half_a_request(port: int, body: bytes) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
+    """An enqueue whose body the broker waits for; the function that is handed out sends it, and reads the answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
     async def the_rest() -> bytes:
         writer.write(body[10:])
@@ -38,13 +36,15 @@ async def half_a_request(app: App, body: bytes) -> AsyncIterator[Callable[[], Aw
             return await reader.read()
 
     try:
-        head = f"POST /v1/enqueue HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
-        writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body[:10])
-        await eventually(lambda: app.server._runner.server.requests_count > seen)
+        writer.write(
+            b"POST /v1/enqueue HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nExpect: 100-continue\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body[:10])
+        )
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         yield the_rest
     finally:
-        writer.close()
-        await writer.wait_closed()
+        writer.transport.abort()
 
 
 @asynccontextmanager
