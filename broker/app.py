@@ -15,6 +15,7 @@ from broker.config import Config
 from broker.front.guard import Guard
 from broker.front.http import Enqueue
 from broker.front.probes import PROMISES, Probes
+from broker.front.publish import Publish
 from broker.front.server import Server, check_exposure
 from broker.front.subscribe import Subscribe
 from broker.journal import reader
@@ -37,6 +38,7 @@ class App:
         self.server = Server(config.server, Guard(config.server, authenticator))
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the journal has failed for good and the process must end."""
+        self._publish = Publish(self.gate, journal.room)
         self._subscribe = Subscribe(self.registry)
         self._probes = Probes(journal.health, journal.synchronous, lambda: self.gate.draining)
         self._retention = Retention(journal, config.journal.retention, clock)
@@ -50,6 +52,7 @@ class App:
         route("GET", "/livez", self._probes.livez)
         route("GET", "/readyz", self._probes.readyz)
         route("POST", "/v1/enqueue", Enqueue(self.gate).handle)
+        route("GET", "/v1/publish", self._publish.handle)
         route("GET", "/v1/subscribe", self._subscribe.handle)
 
     @classmethod
@@ -94,6 +97,7 @@ class App:
         """Take nothing new, commit and acknowledge what was received, close the sockets, close the journal."""
         self.gate.draining = True
         await self.server.stop_listening()
+        await self._publish.close()
         await self._subscribe.close()
         await self.server.close()
         await self.registry.close()

@@ -27,15 +27,21 @@ class Gate:
         self.draining = False
         """Whether the broker is shutting down, and takes nothing new."""
 
-    def enqueue(self, principal: Principal, body: bytes, done: Callable[..., None]) -> InboundEvent:
-        """Admit one event in the Courier contract; `done` learns on the loop what became of it.
-
-        Raise the CourierError that says why not.
-        """
+    def admit(self, principal: Principal, body: bytes) -> InboundEvent:
+        """One event in the Courier contract that may pass; raise the CourierError that says why not."""
         if self.draining:
             raise Draining("the broker is shutting down; send it again to its successor")
         event = courier.parse_enqueue(body, self._clock.wall_us())
         principal.check_stream(event.stream, "enqueue")
         self._open_stream(event.stream)
-        self._appender.submit_events((event,), done)
+        return event
+
+    def submit(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
+        """Hand admitted events to the journal; `done` learns on the loop what became of them."""
+        self._appender.submit_events(events, done)
+
+    def enqueue(self, principal: Principal, body: bytes, done: Callable[..., None]) -> InboundEvent:
+        """Admit and submit one event."""
+        event = self.admit(principal, body)
+        self.submit((event,), done)
         return event

@@ -44,6 +44,7 @@ class _Envelope(msgspec.Struct):
 
 
 _decode_request = msgspec.json.Decoder(_Request).decode
+_decode_array = msgspec.json.Decoder(list[Raw]).decode
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 
 
@@ -61,6 +62,21 @@ def parse_enqueue(body: bytes, received_at: int) -> InboundEvent:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidRequest(f'the body is not {{"to": stream, "envelope": {{…}}}}: {error}') from None
     return parse_envelope(request.to, bytes(request.envelope), received_at)
+
+
+def split_frame(frame: bytes) -> list[bytes]:
+    """The requests in a frame of `WS /v1/publish`: one, or an array of them, each still as bytes."""
+    check_utf8(frame)
+    check_depth(frame)
+    if not frame.lstrip(b" \t\r\n").startswith(b"["):
+        return [frame]
+    try:
+        requests = _decode_array(frame)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidRequest(f"the frame is not an array of requests: {error}") from None
+    if not requests:
+        raise InvalidRequest("the array is empty; send at least one request")
+    return [bytes(request) for request in requests]
 
 
 def parse_envelope(to: str, raw: bytes, received_at: int) -> InboundEvent:

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from broker.errors import CourierError
+from broker.errors import CourierError, Draining
 
 
 def json_response(body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
@@ -16,7 +16,10 @@ def json_response(body: dict[str, Any], status: int = 200, headers: dict[str, st
 def error_response(error: CourierError) -> web.Response:
     """`{"error": {…}}` with the status of the error, and `Retry-After` when a retry can help."""
     headers = {"Retry-After": str(error.retry_after_seconds)} if error.retryable else None
-    return json_response({"error": error.as_dict()}, error.status, headers)
+    answer = json_response({"error": error.as_dict()}, error.status, headers)
+    if isinstance(error, Draining):
+        answer.force_close()  # else a busy client would keep its connection, and the broker, alive
+    return answer
 
 
 def error_frame(error: CourierError) -> bytes:

@@ -1,15 +1,15 @@
 """The listening socket, and its orderly end."""
 
 import asyncio
+import contextlib
 import socket
-from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 from broker.config import Server as ServerConfig
 from broker.config.grammar import is_loopback
 from broker.errors import ConfigError
-from broker.front.guard import Guard
+from broker.front.guard import Guard, Handler
 
 
 def check_exposure(host: str, *, has_tokens: bool) -> None:
@@ -23,23 +23,31 @@ def check_exposure(host: str, *, has_tokens: bool) -> None:
         )
 
 
+CLOSE_SECONDS = 1.0
+"""How long a connection may take to send its last answer, when all requests are done."""
+
+
 class Server:
     """An aiohttp application on one address."""
 
     def __init__(self, config: ServerConfig, guard: Guard) -> None:
         self._config = config
-        self._app = web.Application(middlewares=[guard.middleware], client_max_size=config.max_body_bytes)
+        self._app = web.Application(
+            middlewares=[self._counted, guard.middleware], client_max_size=config.max_body_bytes
+        )
         self._runner = web.AppRunner(
             self._app,
             handle_signals=False,
             access_log=None,
             keepalive_timeout=75.0,
-            shutdown_timeout=config.drain_ms / 1000,
+            shutdown_timeout=CLOSE_SECONDS,
         )
+        self._under_way = 0
+        self._none_under_way = asyncio.Event()
         self._site: web.TCPSite | None = None
         self.port = 0
 
-    def route(self, method: str, path: str, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> None:
+    def route(self, method: str, path: str, handler: Handler) -> None:
         """Add an endpoint. Only before `start`."""
         self._app.router.add_route(method, path, handler)
 
@@ -72,6 +80,24 @@ class Server:
             await self._site.stop()
             self._site = None
 
+    @web.middleware
+    async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self._under_way += 1
+        try:
+            return await handler(request)
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._none_under_way.set()
+
     async def close(self) -> None:
-        """Let the requests under way finish, within the drain time, and close every connection."""
-        await asyncio.wait_for(self._runner.cleanup(), timeout=self._config.drain_ms / 1000 + 1)
+        """Let the requests under way finish, within the drain time, and close every connection.
+
+        They are waited for here, because aiohttp reads nothing more of them once it shuts down.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._config.drain_ms / 1000):
+                while self._under_way:
+                    self._none_under_way.clear()
+                    await self._none_under_way.wait()
+        await self._runner.cleanup()

@@ -5,25 +5,19 @@ import logging
 from typing import Annotated
 
 import msgspec
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WSMsgType, web
 
 from broker.contracts.names import stream_name_problem
 from broker.deliveries.outbox import DeliveryQueue
-from broker.errors import CourierError, Draining, InvalidRequest
+from broker.errors import CourierError, InvalidRequest
 from broker.front.guard import PRINCIPAL
 from broker.front.replies import error_frame
-from broker.limits import EVENT_ID_BYTES_MAX, FRAME_BYTES_MAX
+from broker.front.sockets import OpenSockets
+from broker.limits import EVENT_ID_BYTES_MAX
 from broker.streams.registry import Registry
 from broker.streams.stream import Subscription
 
 log = logging.getLogger(__name__)
-
-HEARTBEAT_SECONDS = 20.0
-"""How often a silent reader is pinged; one that does not answer is gone."""
-
-GOODBYE_SECONDS = 1.0
-"""How long a reader may take to hear that the broker goes away; then its connection is cut."""
-
 
 EventId = Annotated[str, msgspec.Meta(max_length=EVENT_ID_BYTES_MAX)]
 
@@ -45,47 +39,32 @@ class Subscribe:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._sockets: dict[web.WebSocketResponse, asyncio.WriteTransport] = {}
-        self._closing = False
+        self._sockets = OpenSockets()
 
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
         """Serve one subscriber until it goes away."""
-        if self._closing:
-            raise Draining("the broker is shutting down; subscribe to its successor")
+        self._sockets.check()
         name = request.query.get("stream", "")
         if (problem := stream_name_problem(name)) is not None:
             raise InvalidRequest(f"stream: {problem}; connect to /v1/subscribe?stream=NAME")
         request[PRINCIPAL].check_stream(name, "subscribe")
         queue = DeliveryQueue()
         subscription = self._registry.subscribe(name, queue)
-        frame_bytes_end = FRAME_BYTES_MAX + 1  # aiohttp refuses from here on
-        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_SECONDS, max_msg_size=frame_bytes_end, compress=False)
         try:
-            await socket.prepare(request)
-            if request.transport is not None:
-                self._sockets[socket] = request.transport
-            sender = asyncio.create_task(self._send(socket, queue))
-            try:
-                await self._receive(socket, subscription)
-            finally:
-                sender.cancel()
-                await asyncio.gather(sender, return_exceptions=True)
+            async with self._sockets.accept(request) as socket:
+                sender = asyncio.create_task(self._send(socket, queue))
+                try:
+                    await self._receive(socket, subscription)
+                finally:
+                    sender.cancel()
+                    await asyncio.gather(sender, return_exceptions=True)
         finally:
-            self._sockets.pop(socket, None)
             self._registry.unsubscribe(subscription)
         return socket
 
     async def close(self) -> None:
         """Close every socket, saying that the broker goes away; let nobody in any more."""
-        self._closing = True
-        await asyncio.gather(*(self._part(*each) for each in tuple(self._sockets.items())))
-
-    async def _part(self, socket: web.WebSocketResponse, transport: asyncio.WriteTransport) -> None:
-        cut = asyncio.get_running_loop().call_later(GOODBYE_SECONDS, transport.abort)
-        try:
-            await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the broker is shutting down")
-        finally:
-            cut.cancel()
+        await self._sockets.close()
 
     async def _send(self, socket: web.WebSocketResponse, queue: DeliveryQueue) -> None:
         while not socket.closed:

@@ -1,7 +1,7 @@
 """What the streams must do, said as simply as possible: every event of a stream in exactly one place.
 
-The model is told each command, predicts nothing, and is then shown the deliveries that came of it; it says
-whether they were allowed. With `exact`, it also predicts them: that needs a window which holds everything.
+The model is told each command, and is then shown the deliveries that came of it; it says whether they were
+allowed. With `exact`, it also predicts them: that needs a window which holds everything.
 """
 
 from collections import deque
@@ -150,7 +150,8 @@ class StreamModel:
     def delivered(self, deliveries: list[Delivery], now_ms: int) -> None:
         """Check the deliveries that came, and take note of them."""
         if self._exact:
-            assert deliveries == list(self.predicted())
+            predicted = list(self.predicted())
+            assert deliveries == predicted, f"{deliveries} came, and not {predicted}"
         for subscriber, event_id, attempt in deliveries:
             event = self.events[event_id]
             assert event.place == WAITING, f"{event_id} was delivered while it was {event.place}"
