@@ -79,6 +79,8 @@ class Server:
         if self._site is not None:
             await self._site.stop()
             self._site = None
+            for _ in range(3):  # a connection of this moment must get as far as waiting, or aiohttp takes it for busy
+                await asyncio.sleep(0)
 
     @web.middleware
     async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -53,6 +53,9 @@ class Journal:
         self.path = path
         self.synchronous = config.synchronous
         self.backlog = Backlog(0, 0, None, 0)
+        """What was unfinished when the journal was opened."""
+        self.checkpoints: dict[str, str] = {}
+        """How far each pulled source had got when the journal was opened."""
         self.on_events: Callable[[list[tuple[int, InboundEvent]]], None] = lambda _events: None
         """Told of the new events of every batch, in order, before their producers are."""
         self.on_fatal: Callable[[str], None] = lambda _reason: None
@@ -71,15 +74,10 @@ class Journal:
         loop = asyncio.get_running_loop()
         journal = cls(directory / connection.FILE_NAME, config, clock, loop)
         await loop.run_in_executor(None, journal._start, config, vfs)
-        try:
-            journal.backlog = await journal.readers.run(reader.backlog)
-        except apsw.Error as error:
-            await journal.close()
-            raise ConfigError([f"{journal.path}: cannot be read: {error}"]) from error
         return journal
 
     def _start(self, config: JournalConfig, vfs: str | None) -> None:
-        """002's boot checklist, steps 1, 2 and 5; the rest needs the loop, and follows."""
+        """002's boot checklist, steps 1 to 5. Adapters (6) start when this is done; the log line (7) follows."""
         with ExitStack() as undo:
             directory = self.path.parent
             try:
@@ -88,6 +86,12 @@ class Journal:
             except OSError as error:
                 raise ConfigError([f"{directory}: cannot be used as data directory: {error.strerror}"]) from error
             write_connection = connection.open_writer(self.path, synchronous=config.synchronous, vfs=vfs)
+            undo.callback(write_connection.close)
+            try:
+                self.checkpoints = reader.checkpoints(write_connection)
+                self.backlog = reader.backlog(write_connection)
+            except apsw.Error as error:
+                raise ConfigError([f"{self.path}: cannot be read: {error}"]) from error
             checkpointer = Checkpointer(self.path, wal_bytes_max=config.wal_max_bytes, health=self.health, vfs=vfs)
             self._writer = Writer(
                 write_connection,

@@ -110,6 +110,12 @@ def backlog(connection: apsw.Connection) -> Backlog:
     return Backlog(pending, dead, oldest, last)
 
 
+def checkpoints(connection: apsw.Connection) -> dict[str, str]:
+    """How far each source had got, by its own cursor."""
+    rows: list[Any] = connection.execute("SELECT source_system, cursor FROM source_checkpoints").fetchall()
+    return dict(rows)
+
+
 def receipt(connection: apsw.Connection, source_system: str, source_event_id: str) -> dict[str, Any] | None:
     """Everything that the ledger knows about one identity, without its envelope."""
     cursor = connection.execute(_RECEIPT, (source_system, source_event_id))

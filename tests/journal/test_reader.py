@@ -61,6 +61,16 @@ async def test_a_restart_finds_what_is_unfinished(open_journal: OpenJournal) -> 
     assert await second.readers.run(reader.pending_streams) == [("s", 1, 2)]
 
 
+async def test_a_restart_knows_how_far_each_source_had_got(open_journal: OpenJournal) -> None:
+    first = await open_journal()
+    assert first.checkpoints == {}
+    await first.execute(
+        lambda c: c.execute("INSERT INTO source_checkpoints VALUES ('feed', 'cursor-7', 3, 1000)").fetchall()
+    )
+    await first.close()
+    assert (await open_journal()).checkpoints == {"feed": "cursor-7"}
+
+
 async def test_business_order_is_sequence_then_emitted_time_then_arrival(journal: Journal) -> None:
     facts: list[tuple[int | None, str | None]] = [
         (None, None), (None, "2026-01-02"), (9, None), (None, "2026-01-01"), (7, "2026-01-09"), (None, None),

@@ -32,7 +32,8 @@ from tests.streams.model import ACKED, DEAD, DELAYED, IN_FLIGHT, WAITING, Delive
 from tests.support import streams as support
 
 LEASE_MS = 1000
-MAX_DELIVERIES = 3
+MAX_DELIVERIES = 2
+PLAYERS_MAX = 4
 NAMES = ("one", "two")
 LARGE_WINDOW = 1000
 TORTURE = os.environ.get("HYPOTHESIS_PROFILE") == "torture"
@@ -64,7 +65,7 @@ class Machine(RuleBasedStateMachine):
         self.players: dict[int, Player] = {}
         self.joined = 0
 
-    @initialize(window=st.sampled_from([1, 2, 3, 5, LARGE_WINDOW]))
+    @initialize(window=st.sampled_from([LARGE_WINDOW, 1, 2, 3, 5, LARGE_WINDOW, LARGE_WINDOW]))
     def start(self, window: int) -> None:
         config = Streams(default_lease_ms=LEASE_MS, max_deliveries=MAX_DELIVERIES, max_depth=window)
         self.window = window
@@ -99,14 +100,16 @@ class Machine(RuleBasedStateMachine):
 
     # Producers.
 
-    @rule(stream=st.sampled_from(NAMES), count=st.integers(1, 4))
-    def write(self, stream: str, count: int) -> None:
-        """A group commit that the loop has not heard of yet."""
+    @rule(stream=st.sampled_from(NAMES), count=st.integers(1, 4), heard=st.booleans())
+    def write(self, stream: str, count: int, heard: bool) -> None:
+        """A group commit, and those before it, of which the loop has heard or not yet."""
         first = len(self.ledger.rows) + 1
         names = [f"e-{number}" for number in range(first, first + count)]
         self.unannounced.append(self.ledger.write_all(stream, *names))
         for name in names:
             self.models[stream].write(name)
+        while heard and self.unannounced:
+            self.announce()
 
     @precondition(lambda self: self.unannounced)
     @rule()
@@ -119,13 +122,18 @@ class Machine(RuleBasedStateMachine):
 
     # Subscribers.
 
-    @rule(stream=st.sampled_from(NAMES))
-    def join(self, stream: str) -> None:
+    @precondition(lambda self: len(self.players) < PLAYERS_MAX)
+    @rule(stream=st.sampled_from(NAMES), credit=st.sampled_from([0, 1, 10]))
+    def join(self, stream: str, credit: int) -> None:
         self.joined += 1
         player = self.players[self.joined] = Player(self.joined, stream, self.deliveries)
         player.subscription = self.registry.subscribe(stream, player)
         self.models[stream].join(player.number)
         self.settle()
+        if credit:
+            self.models[stream].grant(player.number, credit)
+            self.registry.grant(player.subscription, credit)
+            self.settle()
 
     @precondition(lambda self: self.players)
     @rule(data=st.data())
@@ -285,11 +293,7 @@ class Machine(RuleBasedStateMachine):
         while self.unannounced:
             self.announce()
         for name in NAMES:
-            self.join(name)
-            player = self.players[self.joined]
-            self.models[name].grant(player.number, 10_000)
-            self.registry.grant(player.subscription, 10_000)
-            self.settle()
+            self.join(name, 10_000)
         for _ in range(20):
             while self.anything_held():
                 self.ack_everything()
@@ -304,13 +308,13 @@ def test_every_event_is_always_in_exactly_one_place() -> None:
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=5_000 if TORTURE else 200,
+            max_examples=5_000 if TORTURE else 300,
             stateful_step_count=150 if TORTURE else 60,
             derandomize=not TORTURE,
             database=None,
             deadline=None,
             suppress_health_check=list(HealthCheck),
             print_blob=True,
-            phases=[Phase.generate],
+            phases=[Phase.generate, Phase.shrink],
         ),
     )
