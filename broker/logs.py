@@ -3,6 +3,7 @@
 Nothing is logged per event.
 """
 
+import copy
 import logging
 import sys
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ class HumanFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Shorten the name by the part that all of them share."""
+        record = copy.copy(record)  # others write it too
         record.name = record.name.removeprefix("broker.")
         return super().format(record)
 
@@ -36,10 +38,14 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line |= {key: value for key, value in vars(record).items() if key not in _STANDARD_FIELDS}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
+        line |= {key: value for key, value in vars(record).items() if key not in _STANDARD_FIELDS | line.keys()}
+        try:
+            return orjson.dumps(line, default=str).decode()
+        except TypeError:  # a lone surrogate, as in the name of a file, or an integer past 64 bits
+            text = {key: str(value).encode(errors="backslashreplace").decode() for key, value in line.items()}
+            return orjson.dumps(text).decode()
 
 
 def set_up(level: str, style: str, stream: TextIO | None = None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from broker.logs import set_up
+from broker.logs import HumanFormatter, JsonFormatter, set_up
 
 
 class Terminal(io.StringIO):
@@ -55,3 +55,42 @@ def test_what_is_below_the_level_is_not_said() -> None:
     set_up("error", "human", stream)
     logging.getLogger("broker").warning("never mind")
     assert stream.getvalue() == ""
+
+
+def test_styles_can_be_asked_for_anywhere() -> None:
+    for style, stream, is_json in [("json", Terminal(), True), ("human", io.StringIO(), False)]:
+        set_up("info", style, stream)
+        logging.getLogger("broker.app").info("started")
+        assert stream.getvalue().startswith("{") is is_json
+
+
+@pytest.mark.parametrize(
+    "value", ["\udcff", "two\nlines", "\x00", 2**70, float("nan"), object, {"a": {1: 2}}, b"\xff", ["\ud800"]]
+)
+def test_whatever_is_logged_is_one_line_of_json(value: object) -> None:
+    stream = io.StringIO()
+    set_up("info", "json", stream)
+    logging.getLogger("broker").info("got %s", value, extra={"value": value})
+    (line,) = stream.getvalue().splitlines()
+    assert orjson.loads(line)["message"].startswith("got ")
+
+
+def test_extra_does_not_replace_what_every_line_has() -> None:
+    stream = io.StringIO()
+    set_up("info", "json", stream)
+    logging.getLogger("broker.app").info("started", extra={"level": 7, "ts": 0, "logger": "x", "exception": "none"})
+    line = orjson.loads(stream.getvalue())
+    assert (line["level"], line["logger"], line["message"]) == ("info", "broker.app", "started")
+    assert line["ts"] != 0
+
+
+def test_a_record_is_the_same_after_it_was_written() -> None:
+    record = logging.makeLogRecord({"name": "broker.app", "msg": "started"})
+    assert "app  started" in HumanFormatter().format(record)
+    assert record.name == "broker.app"
+    assert json_line(record)["logger"] == "broker.app"
+
+
+def json_line(record: logging.LogRecord) -> dict[str, object]:
+    line: dict[str, object] = orjson.loads(JsonFormatter().format(record))
+    return line

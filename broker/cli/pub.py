@@ -1,5 +1,6 @@
 """`courier pub`: put events on a stream."""
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import msgspec
 import orjson
 
 from broker.cli import exits
-from broker.cli.client import broker_options, fail, refused, run, session
+from broker.cli.client import accepted, broker_options, fail, run, session
 
 
 @click.command(
@@ -43,13 +44,13 @@ def pub(
 
 def _payloads(json: str) -> Iterator[Any]:
     """Each payload as it stands: decoding and encoding it would alter large integers and repeated keys."""
-    lines = [json] if json != "-" else sys.stdin
+    lines = [os.fsencode(json)] if json != "-" else sys.stdin.buffer
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
+        if json == "-" and not line.strip():
             continue
         try:
-            yield orjson.Fragment(bytes(msgspec.json.decode(line, type=msgspec.Raw)))
-        except msgspec.DecodeError as error:
+            yield orjson.Fragment(bytes(msgspec.json.decode(line.decode(), type=msgspec.Raw)))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             where = "the payload" if json != "-" else f"line {number} of stdin"
             fail(f"{where} is not JSON: {error}", exits.USAGE)
 
@@ -69,7 +70,4 @@ async def _publish(url: str, token: str | None, stream: str, envelopes: Iterator
     async with session(url, token) as client:
         for envelope in envelopes:
             async with client.post("v1/enqueue", json={"to": stream, "envelope": envelope}) as response:
-                answer = await response.json()
-            if "error" in answer:
-                refused(answer["error"])
-            click.echo(orjson.dumps(answer))
+                click.echo(orjson.dumps(accepted(await response.read())))

@@ -68,8 +68,8 @@ class Subscribe:
 
     async def _send(self, socket: web.WebSocketResponse, queue: DeliveryQueue) -> None:
         while not socket.closed:
-            for entry in await queue.take():
-                frame = b'{"deliver":%b,"attempt":%d,"seq":%d}' % (entry.envelope, entry.attempt, entry.seq)
+            for entry, attempt in await queue.take():
+                frame = b'{"deliver":%b,"attempt":%d,"seq":%d}' % (entry.envelope, attempt, entry.seq)
                 await socket.send_frame(frame, WSMsgType.TEXT)
 
     async def _receive(self, socket: web.WebSocketResponse, subscription: Subscription) -> None:

@@ -212,8 +212,11 @@ async def test_what_a_closed_socket_held_goes_back_to_the_head_in_order(client: 
         ]
 
 
-async def test_what_a_lost_connection_held_goes_to_who_has_credit(app: App, client: Client) -> None:
-    await client.enqueue_all("e-1", "e-2")
+async def test_what_a_lost_connection_held_goes_to_who_has_credit(
+    app: App, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    await client.enqueue("e-1", payload="x" * 900_000)
+    await client.enqueue("e-2")
     stream = app.registry.open(STREAM)
     async with client.subscribe() as other:
         async with deaf_subscriber(app, credit=2):
@@ -221,6 +224,7 @@ async def test_what_a_lost_connection_held_goes_to_who_has_credit(app: App, clie
             await other.credit(2)
             await other.settled()
         assert await other.ids(2) == ["e-1", "e-2"]
+    assert caplog.text == ""
 
 
 async def test_credit_goes_with_its_subscriber(app: App, client: Client) -> None:
