@@ -69,10 +69,10 @@ gates: $(VENV)/.built ## Check the ratios that the benchmarks promise
 	@$(BIN)/pytest bench $(ARGS)
 
 bench-long: $(VENV)/.built ## Benchmarks that grow a ledger to 10 million rows (half an hour, 10 GB)
-	@COURIER_WORKLOAD=long $(BIN)/pytest bench/test_journal.py -k grows --capture=no $(ARGS)
+	@COURIER_WORKLOAD=long $(BIN)/pytest bench/test_journal.py -k grows --capture=no --timeout 0 $(ARGS)
 
 torture: $(VENV)/.built ## Crash, power-cut and property tests, for much longer
-	@COURIER_WORKLOAD=torture HYPOTHESIS_PROFILE=torture $(BIN)/pytest tests/adversity tests/journal tests/fast $(ARGS)
+	@COURIER_WORKLOAD=torture HYPOTHESIS_PROFILE=torture $(BIN)/pytest tests/adversity tests/journal tests/fast --timeout 0 $(ARGS)
 
 wheel: $(VENV)/.dependencies ## Build the sdist and the wheel into dist/
 	@$(BIN)/python -m build
