@@ -68,7 +68,7 @@ bench: $(VENV)/.built ## Run the benchmarks
 gates: $(VENV)/.built ## Check the ratios that the benchmarks promise
 	@$(BIN)/pytest bench $(ARGS)
 
-bench-long: $(VENV)/.built ## Benchmarks that grow a ledger to 10 million rows (half an hour, 10 GB)
+bench-long: $(VENV)/.built ## Benchmarks that grow a ledger to 10 million rows (minutes, several GB)
 	@COURIER_WORKLOAD=long $(BIN)/pytest bench/test_journal.py -k grows --capture=no --timeout 0 $(ARGS)
 
 torture: $(VENV)/.built ## Crash, power-cut and property tests, for much longer
