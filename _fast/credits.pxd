@@ -20,5 +20,7 @@ cdef class Credits:
 
     cdef int32_t _seat_of(self, int64_t ticket) except -1
     cdef int _grow(self) except -1
+    cdef int64_t _credit_up_to(self, int64_t limit) noexcept nogil
+    cdef int32_t _serve(self) noexcept nogil
     cdef void _join_line(self, int32_t seat) noexcept nogil
     cdef void _leave_line(self, int32_t seat) noexcept nogil

@@ -41,6 +41,9 @@ class Credits(Generic[T]):
     def pick(self) -> T | None:
         """The subscriber whose turn it is, one credit poorer; None when nobody has credit."""
 
+    def pick_many(self, limit: int) -> list[T]:
+        """What up to `limit` picks in a row answer, until nobody has credit. Raise ValueError unless limit >= 0."""
+
     def credit_of(self, ticket: int) -> int:
         """The credit left. Raise KeyError for a ticket not in use."""
 

@@ -137,16 +137,43 @@ cdef class Credits:
         self._seats[seat].credit += <int32_t>credit
         return self._seats[seat].credit
 
-    def pick(self):
+    cdef int64_t _credit_up_to(self, int64_t limit) noexcept nogil:
+        """The credit of the whole line, or `limit` if it is no less; it looks at no more than `limit` seats."""
         cdef int32_t seat = self._turn
-        if seat == NONE:
-            return None
+        cdef int32_t left = self._ready
+        cdef int64_t credit = 0
+        while left > 0 and credit < limit:
+            credit += self._seats[seat].credit
+            seat = self._seats[seat].after
+            left -= 1
+        return min(credit, limit)
+
+    cdef int32_t _serve(self) noexcept nogil:
+        """Take one credit from the seat whose turn it is, and move the turn on; there must be one."""
+        cdef int32_t seat = self._turn
         self._seats[seat].credit -= 1
         if self._seats[seat].credit == 0:
             self._leave_line(seat)
         else:
             self._turn = self._seats[seat].after
-        return self._subscribers[seat]
+        return seat
+
+    def pick(self):
+        return None if self._turn == NONE else self._subscribers[self._serve()]
+
+    def pick_many(self, int64_t limit):
+        cdef list picked
+        cdef Py_ssize_t count = 0
+        if limit < 0:
+            raise ValueError(f"limit must be at least 0, not {limit}")
+        picked = [None] * self._credit_up_to(limit)
+        # Making that list may have run somebody else's code, so there may be less credit now.
+        while count < len(picked) and self._turn != NONE:
+            held_put(picked, count, self._subscribers[self._serve()])
+            count += 1
+        if count < len(picked):
+            del picked[count:]
+        return picked
 
     def credit_of(self, int64_t ticket):
         return self._seats[self._seat_of(ticket)].credit

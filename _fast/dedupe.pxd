@@ -9,8 +9,13 @@ cdef struct Entry:
     Digest digest
     int64_t state
     int32_t chain   # next entry of the same bucket, or next free entry
-    int32_t older   # neighbours in the order of use; committed entries only
+    int32_t older   # neighbours in its order
     int32_t newer
+
+# In flight: the order of the claims. Committed: the order of use.
+cdef struct Order:
+    int32_t oldest
+    int32_t newest
 
 cdef class Dedupe:
     cdef Entry* _entries
@@ -22,14 +27,18 @@ cdef class Dedupe:
     cdef int32_t _free       # head of the list of entries given back
     cdef int32_t _count
     cdef int32_t _in_flight
-    cdef int32_t _oldest
-    cdef int32_t _newest
+    cdef Order _flying
+    cdef Order _committed
     cdef int64_t _evictions
 
     cdef Digest _digest(self, bytes identity) noexcept
     cdef int32_t _find(self, Digest digest) noexcept nogil
     cdef int32_t _add(self, Digest digest, int64_t state) noexcept nogil
     cdef void _remove(self, int32_t index) noexcept nogil
-    cdef void _link_newest(self, int32_t index) noexcept nogil
-    cdef void _unlink(self, int32_t index) noexcept nogil
+    cdef void _link(self, Order* order, int32_t index) noexcept nogil
+    cdef void _unlink(self, Order* order, int32_t index) noexcept nogil
+    cdef void _use(self, int32_t index) noexcept nogil
+    cdef void _land(self, int32_t index, int64_t seq) noexcept nogil
+    cdef int64_t _claim(self, Digest digest, int64_t batch) noexcept nogil
+    cdef int32_t _count_of(self, int64_t batch) noexcept nogil
     cdef int32_t _find_in_flight(self, bytes identity) except -1

@@ -32,6 +32,14 @@ class Dedupe:
         unknown and all `capacity` entries are in flight.
         """
 
+    def claim_many(self, identities: list[bytes], batch: int) -> list[int]:
+        """The answers of claims in a row, of an identity that comes twice too.
+
+        It ends before the first identity that finds no room: the answers are then fewer than the
+        identities, and those answered stay claimed. Raise ValueError unless batch >= 1, and
+        TypeError, with nothing claimed, when one of the identities is not bytes.
+        """
+
     def find(self, identity: bytes) -> int:
         """What `claim` would answer, changing nothing (0: unknown)."""
 
@@ -39,6 +47,22 @@ class Dedupe:
         """Mark an identity in flight as committed at `seq`, most recently used.
 
         Raise KeyError when it is not in flight, ValueError unless seq >= 1.
+        """
+
+    def commit_batch(self, batch: int, first_seq: int) -> int:
+        """Mark everything in flight with `batch` as committed, and return how many that were.
+
+        In the order of their claims they get `first_seq`, the number after it and so on, as the
+        rows of one group commit do; the last claimed is the most recently used. An identity for which
+        the ledger knows another sequence is committed by itself before. Takes as long as it takes to
+        walk through everything in flight. Raise ValueError unless batch and first_seq are at least 1,
+        and OverflowError, with nothing changed, when the last sequence would be past 2**63 - 1.
+        """
+
+    def abort_batch(self, batch: int) -> int:
+        """Forget everything in flight with `batch`, which failed; return how many that were.
+
+        Raise ValueError unless batch >= 1.
         """
 
     def abort(self, identity: bytes) -> None:

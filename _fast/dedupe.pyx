@@ -7,7 +7,9 @@ still on its way to the disk? The ledger's unique index stays the authority on e
 Why digests and not the identities themselves: 16 bytes instead of up to 767, and no object to hold.
 Why a keyed hash: with a known one, a hostile producer could prepare two ids with one digest, and
 have somebody else's event swallowed as a duplicate. Why entries in flight are outside the order of
-use: then every entry in that order can be evicted, and eviction never has to search.
+use: then every entry in that order can be evicted, and eviction never has to search. They are in an
+order of their own, that of the claims, so that a whole batch is committed without its identities, and
+without hashing them a second time.
 """
 
 cimport cython
@@ -17,10 +19,12 @@ from libc.string cimport memcpy
 
 import os
 
-from _fast.dedupe cimport Digest, Entry
+from _fast.dedupe cimport Digest, Entry, Order
 
 cdef int32_t CAPACITY_MAX = 1 << 30
 cdef int32_t NONE = -1
+cdef int64_t NO_ROOM = -2**63
+cdef int64_t SEQ_MAX = 2**63 - 1
 
 
 cdef inline uint64_t rotate(uint64_t word, int bits) noexcept nogil:
@@ -107,7 +111,9 @@ cdef class Dedupe:
             raise MemoryError(f"no memory for {capacity} identities")
         self._bucket_mask = buckets - 1
         self._capacity = <int32_t>capacity
-        self._free = self._oldest = self._newest = NONE
+        self._free = NONE
+        self._flying.oldest = self._flying.newest = NONE
+        self._committed.oldest = self._committed.newest = NONE
 
     def __dealloc__(self):
         free(self._entries)
@@ -144,9 +150,9 @@ cdef class Dedupe:
         cdef uint64_t bucket = digest.low & self._bucket_mask
         cdef int32_t index
         if self._free == NONE and self._used == self._capacity:
-            if self._oldest == NONE:
+            if self._committed.oldest == NONE:
                 return NONE
-            self._remove(self._oldest)
+            self._remove(self._committed.oldest)
             self._evictions += 1
         if self._free != NONE:
             index = self._free
@@ -161,8 +167,9 @@ cdef class Dedupe:
         self._count += 1
         if state < 0:
             self._in_flight += 1
+            self._link(&self._flying, index)
         else:
-            self._link_newest(index)
+            self._link(&self._committed, index)
         return index
 
     cdef void _remove(self, int32_t index) noexcept nogil:
@@ -176,33 +183,48 @@ cdef class Dedupe:
             self._entries[before].chain = self._entries[index].chain
         if self._entries[index].state < 0:
             self._in_flight -= 1
+            self._unlink(&self._flying, index)
         else:
-            self._unlink(index)
+            self._unlink(&self._committed, index)
         self._entries[index].state = 0
         self._entries[index].chain = self._free
         self._free = index
         self._count -= 1
 
-    cdef void _link_newest(self, int32_t index) noexcept nogil:
-        self._entries[index].older = self._newest
+    cdef void _link(self, Order* order, int32_t index) noexcept nogil:
+        """Append an entry at the new end of an order."""
+        self._entries[index].older = order.newest
         self._entries[index].newer = NONE
-        if self._newest != NONE:
-            self._entries[self._newest].newer = index
+        if order.newest != NONE:
+            self._entries[order.newest].newer = index
         else:
-            self._oldest = index
-        self._newest = index
+            order.oldest = index
+        order.newest = index
 
-    cdef void _unlink(self, int32_t index) noexcept nogil:
+    cdef void _unlink(self, Order* order, int32_t index) noexcept nogil:
         cdef int32_t older = self._entries[index].older
         cdef int32_t newer = self._entries[index].newer
         if older != NONE:
             self._entries[older].newer = newer
         else:
-            self._oldest = newer
+            order.oldest = newer
         if newer != NONE:
             self._entries[newer].older = older
         else:
-            self._newest = older
+            order.newest = older
+
+    cdef void _use(self, int32_t index) noexcept nogil:
+        """Mark a committed entry as just used."""
+        if index != self._committed.newest:
+            self._unlink(&self._committed, index)
+            self._link(&self._committed, index)
+
+    cdef void _land(self, int32_t index, int64_t seq) noexcept nogil:
+        """Turn an entry in flight into a committed one, just used."""
+        self._unlink(&self._flying, index)
+        self._in_flight -= 1
+        self._entries[index].state = seq
+        self._link(&self._committed, index)
 
     cdef int32_t _find_in_flight(self, bytes identity) except -1:
         cdef int32_t index = self._find(self._digest(identity))
@@ -210,21 +232,39 @@ cdef class Dedupe:
             raise KeyError(f"not in flight: {identity!r}")
         return index
 
-    def claim(self, bytes identity not None, int64_t batch):
-        cdef Digest digest = self._digest(identity)
+    cdef int64_t _claim(self, Digest digest, int64_t batch) noexcept nogil:
+        """The answer to a claim; NO_ROOM when it is unknown and all are in flight."""
         cdef int32_t index = self._find(digest)
-        cdef int64_t state
+        if index == NONE:
+            return NO_ROOM if self._add(digest, -batch) == NONE else 0
+        if self._entries[index].state > 0:
+            self._use(index)
+        return self._entries[index].state
+
+    def claim(self, bytes identity not None, int64_t batch):
+        cdef int64_t answer
         if batch < 1:
             raise ValueError(f"a batch number is at least 1, not {batch}")
-        if index == NONE:
-            if self._add(digest, -batch) == NONE:
-                raise OverflowError(f"all {self._capacity} identities are in flight")
-            return 0
-        state = self._entries[index].state
-        if state > 0 and index != self._newest:
-            self._unlink(index)
-            self._link_newest(index)
-        return state
+        answer = self._claim(self._digest(identity), batch)
+        if answer == NO_ROOM:
+            raise OverflowError(f"all {self._capacity} identities are in flight")
+        return answer
+
+    def claim_many(self, list identities not None, int64_t batch):
+        cdef list answers = []
+        cdef bytes identity
+        cdef int64_t answer
+        if batch < 1:
+            raise ValueError(f"a batch number is at least 1, not {batch}")
+        for identity in identities:  # this checks the type of each
+            if identity is None:
+                raise TypeError("an identity cannot be None")
+        for identity in identities:
+            answer = self._claim(self._digest(identity), batch)
+            if answer == NO_ROOM:
+                break
+            answers.append(answer)
+        return answers
 
     def find(self, bytes identity not None):
         cdef int32_t index = self._find(self._digest(identity))
@@ -234,12 +274,51 @@ cdef class Dedupe:
         cdef int32_t index = self._find_in_flight(identity)
         if seq < 1:
             raise ValueError(f"a sequence is at least 1, not {seq}")
-        self._entries[index].state = seq
-        self._in_flight -= 1
-        self._link_newest(index)
+        self._land(index, seq)
+
+    cdef int32_t _count_of(self, int64_t batch) noexcept nogil:
+        """How many identities are in flight with this batch."""
+        cdef int32_t count = 0
+        cdef int32_t index = self._flying.oldest
+        while index != NONE:
+            count += self._entries[index].state == -batch
+            index = self._entries[index].newer
+        return count
+
+    def commit_batch(self, int64_t batch, int64_t first_seq):
+        cdef int32_t index = self._flying.oldest
+        cdef int32_t newer
+        cdef int32_t count
+        cdef int32_t landed = 0
+        if batch < 1 or first_seq < 1:
+            raise ValueError(f"a batch number and a sequence are at least 1, not {batch} and {first_seq}")
+        count = self._count_of(batch)
+        if first_seq - 1 > SEQ_MAX - count:
+            raise OverflowError(f"the last of {count} sequences from {first_seq} would be past 2**63 - 1")
+        while landed < count:
+            newer = self._entries[index].newer
+            if self._entries[index].state == -batch:
+                self._land(index, first_seq + landed)
+                landed += 1
+            index = newer
+        return count
 
     def abort(self, bytes identity not None):
         self._remove(self._find_in_flight(identity))
+
+    def abort_batch(self, int64_t batch):
+        cdef int32_t index = self._flying.oldest
+        cdef int32_t newer
+        cdef int32_t count = 0
+        if batch < 1:
+            raise ValueError(f"a batch number is at least 1, not {batch}")
+        while index != NONE:
+            newer = self._entries[index].newer
+            if self._entries[index].state == -batch:
+                self._remove(index)
+                count += 1
+            index = newer
+        return count
 
     def remember(self, bytes identity not None, int64_t seq):
         cdef Digest digest = self._digest(identity)
@@ -248,9 +327,8 @@ cdef class Dedupe:
             raise ValueError(f"a sequence is at least 1, not {seq}")
         if index == NONE:
             self._add(digest, seq)
-        elif self._entries[index].state > 0 and index != self._newest:
-            self._unlink(index)
-            self._link_newest(index)
+        elif self._entries[index].state > 0:
+            self._use(index)
 
     def __len__(self):
         return self._count

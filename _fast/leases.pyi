@@ -30,8 +30,23 @@ class Leases(Generic[T]):
         deadline_ms is outside 0 .. 2**48 - 1; TypeError when `item` is None.
         """
 
+    def grant_many(self, first_key: int, attempts: list[int], deadline_ms: int, items: list[T]) -> int:
+        """Lease items until one deadline, under `first_key`, the number after it and so on; each has its attempt.
+
+        Return how many were leased, the first ones: fewer than there are items only at capacity.
+        Raise what `grant` raises for any of them, ValueError unless there are as many attempts as
+        items, and OverflowError for a last key past 2**63 - 1; nothing is leased then.
+        """
+
     def release(self, key: int, attempt: int) -> T | None:
         """End a lease and return its item; None when `key` is not leased under this attempt."""
+
+    def release_many(self, keys: list[int], attempts: list[int]) -> list[T | None]:
+        """What releases in a row answer, in the order of the keys: None where one does not hold.
+
+        Raise ValueError unless there are as many attempts as keys, TypeError for one that is not an
+        int, and OverflowError for one past 64 bits; nothing is released then.
+        """
 
     def extend(self, key: int, attempt: int, deadline_ms: int) -> bool:
         """Move a deadline, either way; False when `key` is not leased under this attempt.

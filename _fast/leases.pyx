@@ -19,8 +19,9 @@ from libc.string cimport memset
 
 from types import GenericAlias
 
-from _fast.held cimport held_put, held_take
+from _fast.held cimport held_move, held_put, held_take
 from _fast.leases cimport Node, Slot
+from _fast.numbers cimport numbers_in
 
 cdef extern from *:
     """
@@ -35,6 +36,7 @@ cdef int32_t NODES_FIRST = 64
 cdef int32_t CAPACITY_MAX = 1 << 30
 cdef int64_t HORIZON_MS = <int64_t>1 << 48
 cdef int64_t ATTEMPT_MAX = 2**31 - 1
+cdef int64_t KEY_MAX = 2**63 - 1
 cdef enum:
     LEVELS = 8
     DIGIT_BITS = 6
@@ -95,6 +97,11 @@ cdef class Leases:
             raise ValueError(f"deadline_ms must be from 0 to 2**48 - 1, not {deadline_ms}")
         return 0
 
+    cdef int _check_attempt(self, int64_t attempt) except -1:
+        if not 1 <= attempt <= ATTEMPT_MAX:
+            raise ValueError(f"attempt must be from 1 to {ATTEMPT_MAX}, not {attempt}")
+        return 0
+
     cdef int _grow(self) except -1:
         """Double the nodes and the buckets; the chains are laid anew."""
         cdef int32_t wanted = min(max(NODES_FIRST, self._allocated * 2), self._capacity)
@@ -103,8 +110,8 @@ cdef class Leases:
         cdef Node* nodes
         cdef int32_t* table
         self._items.extend([None] * (wanted - len(self._items)))
-        if wanted <= self._allocated or self._free != NONE:
-            return 0  # making that list ran the collector, and that grew us, or gave nodes back
+        if wanted <= self._allocated:
+            return 0  # making that list ran the collector, and that grew us
         while buckets < <uint64_t>wanted:
             buckets *= 2
         nodes = <Node*>realloc(self._nodes, <size_t>wanted * sizeof(Node))
@@ -118,11 +125,21 @@ cdef class Leases:
         self._bucket_mask = buckets - 1
         self._allocated = wanted
         memset(table, 0, buckets * sizeof(int32_t))
-        for node in range(self._used):  # growth happens only when no node is free
+        for node in range(self._used):
             if self._nodes[node].slot == NONE:
-                continue  # ended, and on its way to whoever called `expire`
+                continue  # free, or ended and on its way to whoever called `expire`
             self._nodes[node].chain = table[self._bucket(self._nodes[node].key)] - 1
             table[self._bucket(self._nodes[node].key)] = node + 1
+        return 0
+
+    cdef int64_t _spare(self) noexcept nogil:
+        """How many leases can be granted without growth."""
+        return <int64_t>self._allocated - self._used + self._free_count
+
+    cdef int _reserve(self, int64_t count) except -1:
+        """Make sure that `count` more leases have a node, as far as the bound allows."""
+        while self._spare() < count and self._allocated < self._capacity:
+            self._grow()
         return 0
 
     cdef void _schedule(self, int32_t node, int64_t deadline_ms) noexcept nogil:
@@ -175,48 +192,103 @@ cdef class Leases:
         self._nodes[before].chain = self._nodes[node].chain
 
     cdef void _give_back(self, int32_t node) noexcept nogil:
+        self._nodes[node].slot = NONE
         self._nodes[node].chain = self._free
         self._free = node
+        self._free_count += 1
 
-    def grant(self, int64_t key, int64_t attempt, int64_t deadline_ms, item):
-        cdef int32_t node
-        cdef uint64_t bucket
-        if item is None:
-            raise TypeError("a lease cannot hold None")
-        if not 1 <= attempt <= ATTEMPT_MAX:
-            raise ValueError(f"attempt must be from 1 to {ATTEMPT_MAX}, not {attempt}")
-        self._check_deadline(deadline_ms)
-        while self._free == NONE and self._used == self._allocated and self._used < self._capacity:
-            self._grow()
-        if self._find(key) != NONE:
-            raise ValueError(f"key {key} is leased already")
-        if self._free != NONE:
-            node = self._free
+    cdef void _end(self, int32_t node) noexcept nogil:
+        self._unschedule(node)
+        self._unchain(node)
+        self._give_back(node)
+        self._count -= 1
+
+    cdef int32_t _take_node(self, int64_t key, int64_t attempt, int64_t deadline_ms) noexcept nogil:
+        """A node in its bucket and in its slot; there must be one to spare."""
+        cdef int32_t node = self._free
+        cdef uint64_t bucket = self._bucket(key)
+        if node != NONE:
             self._free = self._nodes[node].chain
-        elif self._used < self._allocated:
+            self._free_count -= 1
+        else:
             node = self._used
             self._used += 1
-        else:
-            return False
-        bucket = self._bucket(key)
         self._nodes[node].key = key
         self._nodes[node].attempt = <int32_t>attempt
         self._nodes[node].chain = self._buckets[bucket] - 1
         self._buckets[bucket] = node + 1
         self._schedule(node, deadline_ms)
-        held_put(self._items, node, item)
         self._count += 1
+        return node
+
+    def grant(self, int64_t key, int64_t attempt, int64_t deadline_ms, item):
+        if item is None:
+            raise TypeError("a lease cannot hold None")
+        self._check_attempt(attempt)
+        self._check_deadline(deadline_ms)
+        self._reserve(1)
+        if self._find(key) != NONE:
+            raise ValueError(f"key {key} is leased already")
+        if self._spare() == 0:
+            return False
+        held_put(self._items, self._take_node(key, attempt, deadline_ms), item)
         return True
+
+    def grant_many(self, int64_t first_key, list attempts not None, int64_t deadline_ms, list items not None):
+        cdef Py_ssize_t count = len(items)
+        cdef Py_ssize_t index
+        cdef int64_t* numbers
+        self._check_deadline(deadline_ms)
+        if count > 0 and first_key > KEY_MAX - (count - 1):
+            raise OverflowError(f"the last of {count} keys from {first_key} would be past 2**63 - 1")
+        self._reserve(count)
+        # Growth may have run somebody else's code, so everything that can change is looked at after it.
+        if len(items) != count or len(attempts) != count:
+            raise ValueError(f"{count} items, but {len(attempts)} attempts")
+        numbers = numbers_in(attempts)
+        try:
+            for index in range(count):
+                if items[index] is None:
+                    raise TypeError("a lease cannot hold None")
+                self._check_attempt(numbers[index])
+                if self._find(first_key + index) != NONE:
+                    raise ValueError(f"key {first_key + index} is leased already")
+            count = min(count, self._spare())
+            for index in range(count):
+                held_put(self._items, self._take_node(first_key + index, numbers[index], deadline_ms), items[index])
+        finally:
+            free(numbers)
+        return count
 
     def release(self, int64_t key, int64_t attempt):
         cdef int32_t node = self._held_by(key, attempt)
         if node == NONE:
             return None
-        self._unschedule(node)
-        self._unchain(node)
-        self._give_back(node)
-        self._count -= 1
+        self._end(node)
         return held_take(self._items, node)
+
+    def release_many(self, list keys not None, list attempts not None):
+        cdef list items = [None] * len(keys)
+        cdef Py_ssize_t index
+        cdef int32_t node
+        cdef int64_t* numbers
+        cdef int64_t* fences
+        if len(keys) != len(items) or len(attempts) != len(items):
+            raise ValueError(f"{len(keys)} keys, but {len(attempts)} attempts")
+        numbers = numbers_in(keys)
+        try:
+            fences = numbers_in(attempts)
+        except BaseException:
+            free(numbers)
+            raise
+        for index in range(len(items)):
+            node = self._held_by(numbers[index], fences[index])
+            if node != NONE:
+                self._end(node)
+                held_move(self._items, node, items, index)
+        free(numbers)
+        free(fences)
+        return items
 
     def extend(self, int64_t key, int64_t attempt, int64_t deadline_ms):
         cdef int32_t node = self._held_by(key, attempt)

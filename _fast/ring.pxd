@@ -8,5 +8,5 @@ cdef class Ring:
 
     cdef inline Py_ssize_t _place(self, Py_ssize_t distance) noexcept
     cdef bint _resize(self, Py_ssize_t wanted) except -1
-    cdef bint _make_room(self) except -1
+    cdef bint _make_room(self, Py_ssize_t count) except -1
     cdef bint _reserve(self) except -1

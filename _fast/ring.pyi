@@ -38,8 +38,20 @@ class Ring(Generic[T]):
     def pop(self) -> T | None:
         """Take the item at the head and hold its place; None when nothing waits."""
 
-    def release(self) -> None:
-        """Give up the place of one held item. Raise ValueError when none is held."""
+    def push_many(self, items: list[T]) -> int:
+        """Append at the tail as many of the items as there is room for, the first ones; how many that were.
+
+        Raise TypeError, with nothing appended, when one of them is None.
+        """
+
+    def pop_many(self, limit: int) -> list[T]:
+        """Take up to `limit` items from the head, in order, and hold their places.
+
+        Raise ValueError unless limit >= 0.
+        """
+
+    def release(self, count: int = 1) -> None:
+        """Give up the places of `count` held items. Raise ValueError unless 0 <= count <= held."""
 
     def requeue(self, item: T) -> None:
         """Put a held item back at the tail. Raise ValueError when none is held, TypeError for None."""

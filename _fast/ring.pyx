@@ -12,7 +12,7 @@ cimport cython
 
 from types import GenericAlias
 
-from _fast.held cimport held_put, held_take
+from _fast.held cimport held_move, held_put, held_take
 
 cdef Py_ssize_t SLOTS_FIRST = 8
 cdef Py_ssize_t CAPACITY_MAX = 2**31 - 1
@@ -57,23 +57,23 @@ cdef class Ring:
         elif self._size > wanted:
             return False  # somebody pushed meanwhile
         for index in range(self._size):
-            held_put(slots, index, held_take(self._slots, self._place(index)))
+            held_move(self._slots, self._place(index), slots, index)
         self._slots = slots
         self._allocated = wanted
         self._head = 0
         return True
 
-    cdef bint _make_room(self) except -1:
-        """Make sure that one more item has a place to go, unless the ring is full to its bound."""
-        while self._size < self._capacity and (self._slots is None or self._size >= self._allocated):
-            self._resize(min(max(SLOTS_FIRST, self._size * 2), self._capacity))
+    cdef bint _make_room(self, Py_ssize_t count) except -1:
+        """Make sure that `count` more items have a place to go, as far as the bound allows."""
+        while self._slots is None or self._allocated < min(self._size + count, self._capacity):
+            self._resize(min(max(SLOTS_FIRST, self._size * 2, self._size + count), self._capacity))
         return True
 
     cdef bint _reserve(self) except -1:
         """Make sure that an item is held, and that it has a place to go back to."""
         if self._held == 0:
             raise ValueError("nothing is held that could be put back")
-        self._make_room()
+        self._make_room(1)
         if self._held == 0:  # making room may have run somebody else's code
             raise ValueError("nothing is held that could be put back")
         return True
@@ -84,7 +84,7 @@ cdef class Ring:
         if self._slots is None or self._size == self._allocated:
             if self._size + self._held >= self._capacity:
                 return False
-            self._make_room()
+            self._make_room(1)
         if self._size + self._held >= self._capacity:
             return False
         held_put(self._slots, self._place(self._size), item)
@@ -100,10 +100,43 @@ cdef class Ring:
         self._held += 1
         return item
 
-    def release(self):
-        if self._held == 0:
-            raise ValueError("release without a held item")
-        self._held -= 1
+    def push_many(self, list items not None):
+        cdef Py_ssize_t accepted = min(len(items), self._capacity - self._size - self._held)
+        cdef Py_ssize_t index
+        if accepted > 0:
+            self._make_room(accepted)
+        # Making room may have run somebody else's code, so everything is looked at after it.
+        for index in range(len(items)):
+            if items[index] is None:
+                raise TypeError(f"a ring cannot hold None, which is item {index} of the batch")
+        accepted = max(0, min(len(items), self._allocated - self._size, self._capacity - self._size - self._held))
+        for index in range(accepted):
+            held_put(self._slots, self._place(self._size), items[index])
+            self._size += 1
+        return accepted
+
+    def pop_many(self, Py_ssize_t limit):
+        cdef list items
+        cdef Py_ssize_t index
+        if limit < 0:
+            raise ValueError(f"limit must be at least 0, not {limit}")
+        items = [None] * min(limit, self._size)
+        # Making that list may have run somebody else's code, so the ring is looked at after it.
+        if self._slots is None:
+            return []
+        if self._size < len(items):
+            del items[self._size:]
+        for index in range(len(items)):
+            held_move(self._slots, self._head, items, index)
+            self._head = self._place(1)
+        self._size -= len(items)
+        self._held += len(items)
+        return items
+
+    def release(self, Py_ssize_t count=1):
+        if not 0 <= count <= self._held:
+            raise ValueError(f"{count} places cannot be given up: {self._held} items are held")
+        self._held -= count
 
     def requeue(self, item):
         if item is None:

@@ -45,11 +45,27 @@ class Ring(Generic[T]):
         self.held += 1
         return self._waiting.popleft()
 
-    def release(self) -> None:
-        """Give up one reserved place."""
-        if self.held == 0:
-            raise ValueError("no item is held")
-        self.held -= 1
+    def push_many(self, items: list[T]) -> int:
+        """Append the first ones, as many as there are places."""
+        if any(item is None for item in items):
+            raise TypeError("an item cannot be None")
+        accepted = items[: self.capacity - len(self._waiting) - self.held]
+        self._waiting.extend(accepted)
+        return len(accepted)
+
+    def pop_many(self, limit: int) -> list[T]:
+        """Take some from the head and reserve their places."""
+        if limit < 0:
+            raise ValueError(f"limit is at least 0, not {limit}")
+        items = [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
+        self.held += len(items)
+        return items
+
+    def release(self, count: int = 1) -> None:
+        """Give up reserved places."""
+        if not 0 <= count <= self.held:
+            raise ValueError(f"{count} places cannot be given up of {self.held}")
+        self.held -= count
 
     def requeue(self, item: T) -> None:
         """Turn a reserved place into one at the tail."""
@@ -106,6 +122,18 @@ class Dedupe:
         self._in_flight[identity] = batch
         return 0
 
+    def claim_many(self, identities: list[bytes], batch: int) -> list[int]:
+        """Claim one after the other, until one finds no room."""
+        if batch < 1:
+            raise ValueError(f"a batch is at least 1, not {batch}")
+        answers: list[int] = []
+        try:
+            for identity in identities:
+                answers.append(self.claim(identity, batch))  # noqa: PERF401 - what was answered before it raised counts
+        except OverflowError:
+            pass
+        return answers
+
     def find(self, identity: bytes) -> int:
         """Answer like `claim`, without a trace."""
         return self._committed.get(identity, 0) or -self._in_flight.get(identity, 0)
@@ -116,6 +144,29 @@ class Dedupe:
             raise ValueError(f"a sequence is at least 1, not {seq}")
         del self._in_flight[identity]
         self._committed[identity] = seq
+
+    def commit_batch(self, batch: int, first_seq: int) -> int:
+        """Commit what is in flight with a batch, one sequence after the other."""
+        if batch < 1 or first_seq < 1:
+            raise ValueError(f"a batch and a sequence are at least 1, not {batch} and {first_seq}")
+        identities = self._flying_with(batch)
+        if first_seq + len(identities) - 1 > 2**63 - 1:
+            raise OverflowError("the last sequence is wider than 64 bits")
+        for seq, identity in enumerate(identities, first_seq):
+            self.commit(identity, seq)
+        return len(identities)
+
+    def abort_batch(self, batch: int) -> int:
+        """Forget what is in flight with a batch."""
+        if batch < 1:
+            raise ValueError(f"a batch is at least 1, not {batch}")
+        identities = self._flying_with(batch)
+        for identity in identities:
+            self.abort(identity)
+        return len(identities)
+
+    def _flying_with(self, batch: int) -> list[bytes]:
+        return [identity for identity, its_batch in self._in_flight.items() if its_batch == batch]
 
     def abort(self, identity: bytes) -> None:
         """Forget an identity in flight."""
@@ -176,6 +227,26 @@ class Leases(Generic[T]):
         self._set(key, attempt, deadline_ms, item)
         return True
 
+    def grant_many(self, first_key: int, attempts: list[int], deadline_ms: int, items: list[T]) -> int:
+        """Lease the first items, as many as there are leases left."""
+        keys = range(first_key, first_key + len(items))
+        if not 0 <= deadline_ms < 2**48:
+            raise ValueError(f"deadline_ms must be 0 .. 2**48 - 1, not {deadline_ms}")
+        if keys.stop > 2**63 and items:
+            raise OverflowError("the last key is wider than 64 bits")
+        if len(attempts) != len(items):
+            raise ValueError(f"{len(items)} items, but {len(attempts)} attempts")
+        if any(item is None for item in items):
+            raise TypeError("an item cannot be None")
+        if attempts and not 1 <= min(attempts) <= max(attempts) <= 2**31 - 1:
+            raise ValueError("attempts must be 1 .. 2**31 - 1")
+        if not self._leases.keys().isdisjoint(keys):
+            raise ValueError("one of the keys is leased already")
+        granted = min(len(items), self.capacity - len(self._leases))
+        for key, attempt, item in zip(keys[:granted], attempts, items, strict=False):
+            self._set(key, attempt, deadline_ms, item)
+        return granted
+
     def release(self, key: int, attempt: int) -> T | None:
         """End a lease for its holder."""
         lease = self._leases.get(key)
@@ -183,6 +254,12 @@ class Leases(Generic[T]):
             return None
         del self._leases[key]
         return lease[2]
+
+    def release_many(self, keys: list[int], attempts: list[int]) -> list[T | None]:
+        """End leases for their holders."""
+        if len(keys) != len(attempts):
+            raise ValueError(f"{len(keys)} keys, but {len(attempts)} attempts")
+        return [self.release(key, attempt) for key, attempt in zip(keys, attempts, strict=True)]
 
     def extend(self, key: int, attempt: int, deadline_ms: int) -> bool:
         """Move a deadline for the lease's holder."""
@@ -283,6 +360,15 @@ class Credits(Generic[T]):
         if credit > 1:
             self._line[ticket] = credit - 1
         return self._subscribers[ticket]
+
+    def pick_many(self, limit: int) -> list[T]:
+        """Pick while there is credit."""
+        if limit < 0:
+            raise ValueError(f"limit is at least 0, not {limit}")
+        picked: list[T] = []
+        while len(picked) < limit and (subscriber := self.pick()) is not None:
+            picked.append(subscriber)
+        return picked
 
     def credit_of(self, ticket: int) -> int:
         """The credit in the line; zero outside it."""

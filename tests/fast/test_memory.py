@@ -120,10 +120,47 @@ def test_credits_own_one_reference_to_a_subscriber_until_it_leaves(Credits):
         assert references(thing) == alone + 20 - left
 
 
+def test_a_ring_counts_the_references_of_a_batch_once_and_keeps_none_to_what_it_refused(Ring):
+    ring, things, refused = Ring(300), [Thing() for _ in range(300)], [Thing() for _ in range(50)]
+    alone = references_each(things)
+    ring.push_many(things)
+    assert references_each(things) == alone + 1
+    assert ring.push_many(refused) == 0
+    assert references_each(refused) == alone
+    taken = ring.pop_many(300)
+    assert references_each(things) == alone + 1
+    taken.clear()
+    assert references_each(things) == alone
+
+
+def test_leases_count_the_references_of_a_batch_once(Leases):
+    leases, things, refused = Leases(300), [Thing() for _ in range(300)], [Thing() for _ in range(50)]
+    alone = references_each(things)
+    leases.grant_many(0, [1] * 300, 100, things)
+    assert leases.grant_many(300, [1] * 50, 100, refused) == 0
+    assert (references_each(things), references_each(refused)) == (alone + 1, alone)
+    assert leases.release_many(list(range(300)), [2] * 300) == [None] * 300
+    taken = leases.release_many(list(range(300)), [1] * 300)
+    assert references_each(things) == alone + 1
+    taken.clear()
+    assert references_each(things) == alone
+
+
+def test_a_batch_of_picks_owns_a_reference_for_each(Credits):
+    credits_, thing = Credits(10), Thing()
+    alone = references(thing)
+    credits_.grant(credits_.join(thing), 10)
+    picked = credits_.pick_many(7)
+    assert references(thing) == alone + 1 + 7
+    del picked
+    assert references(thing) == alone + 1
+
+
 def test_dedupe_keeps_no_reference_to_an_identity():
     dedupe, identity = _fast.Dedupe(2), bytes(bytearray(b"an identity"))
     alone = references(identity)
     dedupe.claim(identity, 1)
+    dedupe.claim_many([identity, identity], 1)
     dedupe.find(identity)
     dedupe.commit(identity, 1)
     dedupe.remember(identity, 1)
@@ -214,12 +251,21 @@ def refuse_everything(ring, dedupe, leases, credits_, ticket):
     """Every documented refusal once; a refusal that keeps something shows after a hundred thousand of them."""
     outcome(ring.push, None)
     outcome(ring.release)
+    outcome(ring.push_many, [[], None])
+    outcome(ring.pop_many, -1)
     outcome(dedupe.claim, b"a", 0)
+    outcome(dedupe.claim_many, [b"a", "b"], 1)
+    outcome(dedupe.commit_batch, 1, 0)
     outcome(dedupe.commit, b"unknown", 1)
     outcome(dedupe.abort, b"unknown")
     outcome(leases.grant, 1, 0, 100, "x")
     outcome(leases.grant, 1, 1, 2**48, "x")
     outcome(leases.grant, 1, 1, 100, None)
+    outcome(leases.grant_many, 1, [1, 0], 100, [[], []])
+    outcome(leases.grant_many, 1, [1, 2**64], 100, [[], []])
+    outcome(leases.release_many, [1, "x"], [1, 1])
+    outcome(leases.release_many, [1, 2], [1, 2**64])
+    outcome(credits_.pick_many, -1)
     outcome(leases.expire, 0, 0)
     outcome(credits_.join, None)
     outcome(credits_.leave, ticket + 1)
@@ -256,17 +302,38 @@ def operate(cycles, ring, dedupe, leases, credits_, ticket, start):
             refuse_everything(ring, dedupe, leases, credits_, ticket)
 
 
+def operate_in_batches(cycles, ring, dedupe, leases, credits_, ticket, start):
+    """The same life, eight events at a time; sometimes there is room for fewer."""
+    for number in range(start, start + cycles, 8):
+        identities = [b"batch " + IDENTITIES[(number + step) % 2000] for step in range(8)]
+        dedupe.claim_many(identities, number + 1)
+        if number % 3:
+            dedupe.commit_batch(number + 1, number + 1)
+        else:
+            dedupe.abort_batch(number + 1)
+        ring.push_many([[number + step] for step in range(8 if number % 5 else 700)])
+        items = ring.pop_many(len(credits_.pick_many(8)))
+        granted = leases.grant_many(-number, [1] * len(items), number + 50, items)
+        done = leases.release_many(list(range(-number, 8 - number)), [1] * 8)
+        ring.release(granted)
+        credits_.grant(ticket, granted)
+        assert granted == sum(item is not None for item in done) == 8
+        ring.release(len(ring.pop_many(1000)))
+
+
 def test_a_million_operations_leave_no_trace():
     ring, dedupe, leases, credits_ = _fast.Ring(500), _fast.Dedupe(1000), _fast.Leases(500), _fast.Credits(100)
     ticket = credits_.join("a")
     credits_.grant(ticket, 50)
     structures = (ring, dedupe, leases, credits_, ticket)
     operate(20_000, *structures, start=0)
+    operate_in_batches(5_000, *structures, start=0)
     gc.collect()
     blocks, objects, growths = sys.getallocatedblocks(), len(gc.get_objects()), []
     for start in (20_000, 45_000, 70_000):
         resident = resident_bytes()
         operate(25_000, *structures, start=start)
+        operate_in_batches(25_000, *structures, start=start)
         gc.collect()
         growths.append(resident_bytes() - resident)
     assert abs(sys.getallocatedblocks() - blocks) < 200
@@ -277,6 +344,7 @@ def test_a_million_operations_leave_no_trace():
         operate(1_000, *structures, start=95_000)
         before, _ = tracemalloc.get_traced_memory()
         operate(10_000, *structures, start=96_000)
+        operate_in_batches(10_000, *structures, start=96_000)
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

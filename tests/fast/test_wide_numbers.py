@@ -26,6 +26,10 @@ def test_a_wide_number_is_neither_batch_nor_sequence(number: int) -> None:
         lambda: dedupe.claim(b"new", number),
         lambda: dedupe.commit(b"known", number),
         lambda: dedupe.remember(b"new", number),
+        lambda: dedupe.claim_many([b"new"], number),
+        lambda: dedupe.commit_batch(number, 1),
+        lambda: dedupe.commit_batch(1, number),
+        lambda: dedupe.abort_batch(number),
     ):
         with pytest.raises(OverflowError):
             call()
@@ -44,6 +48,11 @@ def test_a_wide_number_is_neither_key_attempt_deadline_time_nor_limit(number: in
         lambda: leases.extend(number, 1, 20),
         lambda: leases.extend(1, 1, number),
         lambda: leases.attempt_of(number),
+        lambda: leases.grant_many(number, [1], 10, ["x"]),
+        lambda: leases.grant_many(2, [1, number], 10, ["x", "y"]),
+        lambda: leases.grant_many(2, [1], number, ["x"]),
+        lambda: leases.release_many([1, number], [1, 1]),
+        lambda: leases.release_many([1, 2], [1, number]),
         lambda: leases.expire(number),
         lambda: leases.expire(10, number),
     ):
@@ -61,7 +70,18 @@ def test_a_wide_number_is_neither_ticket_nor_credit(number: int) -> None:
         lambda: credits_.grant(number, 1),
         lambda: credits_.leave(number),
         lambda: credits_.credit_of(number),
+        lambda: credits_.pick_many(number),
     ):
         with pytest.raises(OverflowError):
             call()
     assert (len(credits_), credits_.ready, credits_.credit_of(ticket)) == (1, 0, 0)
+
+
+def test_a_wide_number_is_neither_a_limit_nor_a_count_of_places(number: int) -> None:
+    ring: Ring[str] = Ring(4)
+    ring.push_many(["waits", "held"])
+    ring.pop()
+    for call in (lambda: ring.pop_many(number), lambda: ring.release(number)):
+        with pytest.raises(OverflowError):
+            call()
+    assert (len(ring), ring.held) == (1, 1)
