@@ -4,6 +4,7 @@
     ring      the events of one stream that wait for a subscriber, in order
     credits   whose turn is it, among the subscribers that have room?
     leases    which deliveries are out, and which of them have run out of time?
+    histogram how long did it take, in the middle and at the worst?
     commit    a whole batch of events into SQLite with one release of the GIL
 
 Every number is a signed 64-bit integer; a wider one raises OverflowError, and the call changes nothing.
@@ -15,6 +16,7 @@ from _fast.build_flavour import DEBUG_BUILD
 from _fast.commit import CommitError, Committer, Written
 from _fast.credits import Credits
 from _fast.dedupe import Dedupe
+from _fast.histogram import Histogram
 from _fast.leases import Leases
 from _fast.ring import Ring
 
@@ -25,6 +27,7 @@ __all__ = [
     "Committer",
     "Credits",
     "Dedupe",
+    "Histogram",
     "Leases",
     "Ring",
     "Written",

@@ -35,6 +35,7 @@ from bench.cycles import (
     event_numbers,
     fresh_identities,
 )
+from bench.histograms import histogram_of, histogram_of_stdlib
 from tests.fast import models
 
 ROUNDS = 9
@@ -262,6 +263,7 @@ CONTENDERS: dict[str, dict[str, Callable[[], Contender]]] = {
         ("dedupe", dedupe_of, {"stdlib": dedupe_of_stdlib}),
         ("leases", leases_of, {"stdlib": leases_of_stdlib}),
         ("credits", credits_of, {"stdlib": credits_of_stdlib}),
+        ("histogram", histogram_of, {"stdlib": histogram_of_stdlib}),
         ("batch cycle", batch_cycle_of, {}),
         ("cycle", cycle_of, {}),
         ("cycle with clock", cycle_with_clock_of, {}),
@@ -341,7 +343,7 @@ release_build = pytest.mark.skipif(_fast.DEBUG_BUILD, reason="a debug build is n
 
 
 @release_build
-@pytest.mark.parametrize("structure", ["ring", "dedupe", "leases", "credits"])
+@pytest.mark.parametrize("structure", ["ring", "dedupe", "leases", "credits", "histogram"])
 def test_a_compiled_structure_is_no_slower_than_the_standard_library(structure: str) -> None:
     assert ratio(structure, "stdlib") >= STRUCTURE_RATIO_MIN
 

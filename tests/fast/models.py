@@ -11,6 +11,10 @@ import heapq
 from collections import OrderedDict, deque
 from typing import Generic, TypeVar
 
+from tests.fast.histogram_model import Histogram
+
+__all__ = ["Credits", "Dedupe", "Histogram", "Leases", "Ring"]
+
 T = TypeVar("T")
 
 
