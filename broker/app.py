@@ -21,6 +21,7 @@ from broker.front.subscribe import Subscribe
 from broker.journal import reader
 from broker.journal.journal import Journal
 from broker.journal.retention import Retention
+from broker.streams.memory import Intake
 from broker.streams.registry import Registry
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,8 @@ class App:
         self.journal = journal
         authenticator = Authenticator(config.auth)
         self.registry = Registry(config.streams, clock, journal)
-        self.gate = Gate(journal, clock, self.registry.open)
+        intake = Intake(journal, self.registry, config.journal.dedupe_entries)
+        self.gate = Gate(intake, clock, self.registry.open)
         self.server = Server(config.server, Guard(config.server, authenticator))
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the journal has failed for good and the process must end."""

@@ -10,7 +10,7 @@ import hmac
 from collections.abc import Mapping
 
 from broker.config import Auth
-from broker.contracts.names import pattern_matches
+from broker.contracts.names import pattern_covers
 from broker.errors import Forbidden, Unauthorized
 
 LOCAL = "local"
@@ -29,9 +29,9 @@ class Principal:
         self._scopes = tuple(scope.split(":") for scope in scopes)
 
     def may(self, kind: str, name: str, action: str) -> bool:
-        """Whether some scope `kind:pattern:action` covers this; a lone `*` covers every name."""
+        """Whether some scope `kind:pattern:action` covers this name or pattern; a lone `*` covers every name."""
         return any(
-            scope[0] == kind and scope[-1] == action and (scope[1] == "*" or pattern_matches(scope[1], name))
+            scope[0] == kind and scope[-1] == action and (scope[1] == "*" or pattern_covers(scope[1], name))
             for scope in self._scopes
             if len(scope) == 3
         )

@@ -13,15 +13,11 @@ from broker.limits import CREDIT_MAX
 
 class _Frame(msgspec.Struct):
     deliver: msgspec.Raw = msgspec.Raw()
+    seq: int = 0
     error: dict[str, Any] | None = None
 
 
-class _Envelope(msgspec.Struct):
-    id: str
-
-
 _decode = msgspec.json.Decoder(_Frame).decode
-_decode_id = msgspec.json.Decoder(_Envelope).decode
 
 
 @click.command(
@@ -72,7 +68,7 @@ async def _take(socket: aiohttp.ClientWebSocketResponse, count: int | None, cred
         click.echo(msgspec.json.format(bytes(frame.deliver), indent=-1))
         taken += 1
         if ack:
-            await socket.send_json({"ack": _decode_id(frame.deliver).id})
+            await socket.send_json({"ack": frame.seq})
         if taken == count:
             return
         if count is None or taken + credit <= count:

@@ -15,7 +15,7 @@ from broker.contracts.inbound import InboundEvent
 from broker.contracts.json_bytes import check_depth, check_utf8
 from broker.contracts.names import stream_name_problem, text_problem
 from broker.errors import InvalidEnvelope, InvalidRequest, TooLarge
-from broker.limits import ENVELOPE_BYTES_MAX, EVENT_ID_BYTES_MAX, EVENT_TYPE_BYTES_MAX
+from broker.limits import ENVELOPE_BYTES_MAX, EVENT_ID_BYTES_MAX, EVENT_TYPE_BYTES_MAX, PARTITION_KEY_BYTES_MAX
 
 CONTRACT = "courier"
 
@@ -107,7 +107,16 @@ def parse_envelope(to: str, raw: bytes, received_at: int) -> InboundEvent:
         None,
         envelope.ts.isoformat(),
         envelope.corr if envelope.corr is not UNSET else None,
+        partition_key=_partition_key(envelope),
     )
+
+
+def _partition_key(envelope: _Envelope) -> str | None:
+    if envelope.partition_key is UNSET:
+        return None
+    if (problem := text_problem(envelope.partition_key, PARTITION_KEY_BYTES_MAX)) is not None:
+        raise InvalidEnvelope(f"envelope.partitionKey: {problem}")
+    return envelope.partition_key
 
 
 def reply(event_id: str, seq: int, duplicate: tuple[int, bool] | None) -> dict[str, Any]:

@@ -27,4 +27,6 @@ class InboundEvent(NamedTuple):
     """The producer's own name of the event, where that is not its identity (001)."""
     dedupe_key: str | None = None
     schema_version: str | None = None
+    partition_key: str | None = None
+    """Events of one stream with the same key are delivered in order, one at a time (003, phase B)."""
     transport_attempt: int | None = None

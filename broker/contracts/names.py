@@ -56,6 +56,19 @@ def pattern_matches(pattern: str, name: str) -> bool:
     return len(wanted) == len(found) and all(want in ("*", have) for want, have in zip(wanted, found, strict=True))
 
 
+def pattern_covers(pattern: str, other: str) -> bool:
+    """Whether every name that `other` (a valid pattern, or a name) selects is selected by a valid pattern too."""
+    outer, inner = pattern.split("/"), other.split("/")
+    if outer[-1] == "**":
+        outer.pop()
+        if len(inner) <= len(outer):
+            return False
+        inner = inner[: len(outer)]
+    if len(outer) != len(inner) or "**" in inner:
+        return False
+    return all(want in ("*", have) for want, have in zip(outer, inner, strict=True))
+
+
 def pattern_specificity(pattern: str) -> tuple[int, ...]:
     """A key that sorts the most specific pattern last: `max(matching, key=pattern_specificity)`.
 

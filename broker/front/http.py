@@ -7,7 +7,7 @@ from aiohttp import web
 
 from broker.admission.gate import Gate
 from broker.contracts import courier
-from broker.errors import InvalidEnvelope, UnsupportedContentType
+from broker.errors import UnsupportedContentType
 from broker.front.guard import PRINCIPAL
 from broker.front.replies import json_response
 
@@ -44,5 +44,5 @@ class Enqueue:
         receipts = await committed
         seq = receipts.seqs[0]
         if seq == 0:
-            raise InvalidEnvelope("the event cannot be stored: a value is past the limits of the journal")
+            raise receipts.refusal(0)
         return json_response(courier.reply(event.source_event_id, seq, receipts.duplicates.get(0)))

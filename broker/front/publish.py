@@ -19,7 +19,7 @@ from broker.admission.auth import Principal
 from broker.admission.gate import Gate
 from broker.contracts import courier
 from broker.contracts.inbound import InboundEvent
-from broker.errors import CourierError, InvalidEnvelope, InvalidRequest
+from broker.errors import CourierError, InvalidRequest
 from broker.front.guard import PRINCIPAL
 from broker.front.replies import error_frame
 from broker.front.sockets import GOODBYE_SECONDS, OpenSockets
@@ -150,7 +150,6 @@ def _answer(event: InboundEvent, position: int, outcome: Any) -> bytes:
         return orjson.dumps({"error": {**outcome.as_dict(), "id": event.source_event_id}})
     seq = outcome.seqs[position]
     if seq == 0:
-        refusal = InvalidEnvelope("the event cannot be stored: a value is past the limits of the journal")
-        return orjson.dumps({"error": {**refusal.as_dict(), "id": event.source_event_id}})
+        return orjson.dumps({"error": {**outcome.refusal(position).as_dict(), "id": event.source_event_id}})
     reply = courier.reply(event.source_event_id, seq, outcome.duplicates.get(position))
     return orjson.dumps({"ack": reply.pop("id"), **reply})

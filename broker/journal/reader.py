@@ -25,6 +25,8 @@ class StoredEvent(NamedTuple):
     seq: int
     source_event_id: str
     envelope: bytes
+    received_at: int
+    partition_key: str | None
     attempts: int
 
 
@@ -48,7 +50,7 @@ class Backlog(NamedTuple):
 
 
 _PENDING_PAGE = """
-SELECT seq, source_event_id, envelope, process_attempts, payload_sha256
+SELECT seq, source_event_id, envelope, received_at, partition_key, process_attempts, payload_sha256
 FROM ledger INDEXED BY ledger_pending
 WHERE state = 0 AND stream = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3
 """
@@ -65,7 +67,7 @@ FROM ledger WHERE source_system = ?1 AND source_event_id = ?2
 """
 
 _BUSINESS_ORDER = """
-SELECT seq, source_event_id, envelope, process_attempts, payload_sha256 FROM ledger
+SELECT seq, source_event_id, envelope, received_at, partition_key, process_attempts, payload_sha256 FROM ledger
 WHERE source_system = ?1 AND envelope IS NOT NULL
 ORDER BY source_sequence IS NULL, source_sequence, source_emitted_at IS NULL, source_emitted_at, seq
 LIMIT ?2
@@ -79,9 +81,9 @@ def matches(envelope: bytes, payload_sha256: bytes) -> bool:
 
 def _checked(rows: Iterator[tuple[Any, ...]]) -> tuple[list[StoredEvent], list[int]]:
     events, corrupt = [], []
-    for seq, source_event_id, envelope, attempts, payload_sha256 in rows:
+    for seq, source_event_id, envelope, received_at, partition_key, attempts, payload_sha256 in rows:
         if envelope is not None and matches(envelope, payload_sha256):
-            events.append(StoredEvent(seq, source_event_id, envelope, attempts))
+            events.append(StoredEvent(seq, source_event_id, envelope, received_at, partition_key, attempts))
         else:
             corrupt.append(seq)
     return events, corrupt

@@ -140,7 +140,9 @@ CREATE VIEW event_journal AS SELECT
 FROM ledger;
 """  # noqa: S608 - the only thing put in is a column name of this file
 
-MIGRATIONS: tuple[str, ...] = (_LEDGER + _BESIDE_THE_LEDGER + _VIEWS,)
+_PARTITIONS = "ALTER TABLE ledger ADD COLUMN partition_key TEXT;"
+
+MIGRATIONS: tuple[str, ...] = (_LEDGER + _BESIDE_THE_LEDGER + _VIEWS, _PARTITIONS)
 """Step n takes the schema from version n - 1 to version n. A step that was released is never edited."""
 
 VERSION = len(MIGRATIONS)

@@ -1,29 +1,45 @@
 """What is handed to the writer, and what comes back."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import apsw
 
 from broker.contracts.inbound import InboundEvent
-from broker.errors import CourierError
+from broker.errors import CourierError, InvalidEnvelope
 
 Job = Callable[[apsw.Connection], Any]
 """Work for the write connection inside a group commit. It runs in a savepoint: if it raises, only it is undone."""
+
+_NO_REFUSALS: Mapping[int, CourierError] = MappingProxyType({})
 
 
 class Receipts:
     """What became of the events of one submission, in their order."""
 
-    __slots__ = ("duplicates", "job_result", "seqs")
+    __slots__ = ("_refusals", "duplicates", "job_result", "seqs")
 
-    def __init__(self, seqs: Sequence[int], duplicates: dict[int, tuple[int, bool]], job_result: Any = None) -> None:
+    def __init__(
+        self,
+        seqs: Sequence[int],
+        duplicates: dict[int, tuple[int, bool]],
+        job_result: Any = None,
+        refusals: Mapping[int, CourierError] = _NO_REFUSALS,
+    ) -> None:
         self.seqs = seqs
         """The sequence of each event; negative for a duplicate (of the event with that sequence); 0 if refused."""
         self.duplicates = duplicates
         """For the position of each duplicate: when its original was received, and whether the payload differs."""
         self.job_result = job_result
         """What the job returned."""
+        self._refusals = refusals
+
+    def refusal(self, position: int) -> CourierError:
+        """Why the event at this position, whose sequence is 0, was refused."""
+        return self._refusals.get(position) or InvalidEnvelope(
+            "the event cannot be stored: a value is past the limits of the journal"
+        )
 
 
 class Submission:

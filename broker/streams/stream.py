@@ -12,32 +12,40 @@ lags (`behind`), what arrives is left in the ledger too, so that the order is ke
 it in. The stream does not know who is listening: a subscriber is anything with `deliver`.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from _fast import Credits, Ring
 from broker.limits import CREDIT_MAX
 from broker.streams.entry import Entry
+from broker.streams.meter import Meter
+from broker.streams.partitions import Partitions
+from broker.streams.rules import StreamRules
 
+if TYPE_CHECKING:
+    from broker.streams.subscription import Subscription
 
-class Subscriber(Protocol):
-    """Somebody who takes deliveries."""
-
-    def deliver(self, entry: Entry) -> None:
-        """Take one leased event. Must not block and must not raise."""
+WINDOW_MAX = 10_000
+"""How many events of one durable stream are kept in memory; the rest waits in the ledger."""
 
 
 class Stream:
     """The state of one stream. Leases and the journal are the registry's."""
 
     __slots__ = (
-        "arrived_seq", "behind", "credits", "in_flight", "loaded_seq", "name", "paging", "pending", "ring",
-        "total_acked", "total_dead", "total_delivered", "total_in", "total_nacked", "total_redelivered",
+        "arrived_seq", "behind", "credits", "in_flight", "last_received_at", "loaded_seq", "meter", "name", "paging",
+        "partitions", "pending", "ring", "rules", "total_acked", "total_dead", "total_delivered", "total_in",
+        "total_nacked", "total_redelivered",
     )  # fmt: skip
 
-    def __init__(self, name: str, window: int) -> None:
+    def __init__(self, name: str, rules: StreamRules) -> None:
         self.name = name
-        self.ring: Ring[Entry] = Ring(window)
+        self.rules = rules
+        self.ring: Ring[Entry] = Ring(rules.depth_max if rules.in_memory else min(WINDOW_MAX, rules.depth_max))
         self.credits: Credits[Subscription] = Credits(CREDIT_MAX)
+        self.partitions: Partitions | None = None
+        """Made when the first event with a partition key comes."""
+        self.meter: Meter | None = None
+        """Made when the first event comes."""
         self.in_flight = 0
         self.pending = 0
         """Events that are neither processed nor dead: waiting (in the ring or in the ledger), delayed or in flight."""
@@ -46,9 +54,11 @@ class Stream:
         self.paging = False
         """Whether a page is being read."""
         self.loaded_seq = 0
-        """Everything up to here has been through the window."""
+        """Everything of the ledger up to here has been through the window."""
         self.arrived_seq = 0
         """The newest event of this stream that was committed."""
+        self.last_received_at = 0
+        """When the newest event was received, in microseconds since 1970."""
         self.total_in = self.total_delivered = self.total_acked = 0
         self.total_nacked = self.total_redelivered = self.total_dead = 0
 
@@ -57,11 +67,22 @@ class Stream:
 
         A page may have brought it already: the reader sees a commit before the loop hears of it.
         """
-        self.pending += 1
-        self.total_in += 1
+        self._count(entry)
         self.arrived_seq = entry.seq
         if not self.behind and entry.seq > self.loaded_seq:
             self._load(entry)
+
+    def offer(self, entry: Entry) -> bool:
+        """Take an event that is nowhere else; False, and nothing changed, when the stream is full."""
+        if not self.ring.push(entry):
+            return False
+        self._count(entry)
+        return True
+
+    def _count(self, entry: Entry) -> None:
+        self.pending += 1
+        self.total_in += 1
+        self.last_received_at = entry.received_at
 
     def load_page(self, entries: list[Entry], last_seq: int) -> None:
         """Take a page of the ledger into the window; the reader asked for no more than there was room for."""
@@ -79,6 +100,27 @@ class Stream:
         else:
             self.behind = True
 
+    def take(self) -> Entry | None:
+        """The next event that may go out; those whose partition key has one out already are set aside."""
+        while (entry := self.ring.pop()) is not None:
+            if entry.partition is None:
+                return entry
+            if self.partitions is None:
+                self.partitions = Partitions()
+            if self.partitions.admit(entry):
+                return entry
+        return None
+
+    def settle(self, entry: Entry) -> None:
+        """An event has come to its end: give up its place, and let the next one of its key out."""
+        self.ring.release()
+        self.pending -= 1
+        if entry.partition is not None:
+            assert self.partitions is not None
+            following = self.partitions.settle(entry)
+            if following is not None:
+                self.ring.restore(following)
+
     @property
     def room(self) -> int:
         """How many events the window can take."""
@@ -88,21 +130,3 @@ class Stream:
     def deliverable(self) -> bool:
         """Whether there is an event that waits and a subscriber with credit."""
         return bool(len(self.ring)) and bool(self.credits.ready)
-
-
-class Subscription:
-    """A subscriber's place at a stream: its credit, and what it holds."""
-
-    __slots__ = ("entries", "stream", "subscriber", "ticket")
-
-    def __init__(self, stream: Stream, subscriber: Subscriber) -> None:
-        self.stream = stream
-        self.subscriber = subscriber
-        self.entries: dict[str, Entry] = {}
-        """What it holds, by event id, in the order of delivery."""
-        self.ticket = stream.credits.join(self)
-
-    def deliver(self, entry: Entry) -> None:
-        """Hand an event on, and remember that it is held."""
-        self.entries[entry.id] = entry
-        self.subscriber.deliver(entry)

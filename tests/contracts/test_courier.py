@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 from broker.contracts import courier
 from broker.contracts.inbound import InboundEvent
-from broker.errors import CourierError, InvalidRequest
-from broker.limits import ENVELOPE_BYTES_MAX, EVENT_ID_BYTES_MAX, EVENT_TYPE_BYTES_MAX, JSON_DEPTH_MAX
+from broker.errors import CourierError, InvalidEnvelope, InvalidRequest
+from broker.limits import (
+    ENVELOPE_BYTES_MAX,
+    EVENT_ID_BYTES_MAX,
+    EVENT_TYPE_BYTES_MAX,
+    JSON_DEPTH_MAX,
+    PARTITION_KEY_BYTES_MAX,
+)
 from tests.support.events import STREAM, body, envelope, raw_body, raw_envelope
 from tests.support.refusals import NOT_JSON, REFUSALS, Refusal, sized_envelope
 
@@ -129,6 +135,22 @@ def test_no_body_of_the_allowed_size_takes_long_to_refuse(sent: bytes) -> None:
     with pytest.raises(InvalidRequest):
         parsed(sent)
     assert time.process_time() - started < 2.0
+
+
+def with_partition(key: str) -> bytes:
+    return raw_body(raw_envelope("e-1").replace(b'"type"', b'"partitionKey": %b, "type"' % json.dumps(key).encode()))
+
+
+def test_the_partition_key_is_kept_up_to_its_bound() -> None:
+    assert parsed(raw_body(raw_envelope("e-1"))).partition_key is None
+    assert parsed(with_partition("room-7")).partition_key == "room-7"
+    assert parsed(with_partition("k" * PARTITION_KEY_BYTES_MAX)).partition_key == "k" * PARTITION_KEY_BYTES_MAX
+
+
+@pytest.mark.parametrize("key", ["", "k" * (PARTITION_KEY_BYTES_MAX + 1), "a\0b"])
+def test_a_partition_key_out_of_bounds_is_refused(key: str) -> None:
+    with pytest.raises(InvalidEnvelope, match=r"envelope\.partitionKey: it "):
+        parsed(with_partition(key))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.contracts.names import (
+    pattern_covers,
     pattern_matches,
     pattern_specificity,
     stream_name_problem,
@@ -171,3 +172,33 @@ def test_no_two_different_patterns_that_match_one_name_tie(one: str, other: str,
 def test_the_name_itself_is_the_most_specific_pattern_for_it(name: str, pattern: str) -> None:
     if pattern_matches(pattern, name):
         assert pattern_specificity(pattern) <= pattern_specificity(name)
+
+
+@given(pattern=PATTERNS, other=PATTERNS, name=NAMES)
+def test_a_pattern_that_covers_another_selects_every_name_of_it(pattern: str, other: str, name: str) -> None:
+    if pattern_covers(pattern, other) and pattern_matches(other, name):
+        assert pattern_matches(pattern, name)
+
+
+@given(pattern=PATTERNS, name=NAMES)
+def test_for_a_name_to_cover_is_to_match(pattern: str, name: str) -> None:
+    assert pattern_covers(pattern, name) == pattern_matches(pattern, name)
+    assert pattern_covers(pattern, pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "other", "covers"),
+    [
+        ("agents/*", "agents/**", False),
+        ("agents/**", "agents/*", True),
+        ("agents/**", "agents/*/inbox", True),
+        ("agents/**", "**", False),
+        ("**", "**", True),
+        ("agents/*/inbox", "agents/Jen/inbox", True),
+        ("agents/Jen/inbox", "agents/*/inbox", False),
+        ("a/*/**", "a/**", False),
+        ("a/**", "a/*/**", True),
+    ],
+)
+def test_which_pattern_covers_which(pattern: str, other: str, covers: bool) -> None:
+    assert pattern_covers(pattern, other) is covers

@@ -14,7 +14,7 @@ WINDOW = 8
 
 @pytest.fixture(autouse=True)
 def _small_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.streams.registry.WINDOW_MAX", WINDOW)
+    monkeypatch.setattr("broker.streams.stream.WINDOW_MAX", WINDOW)
 
 
 def names(first: int, last: int) -> list[str]:

@@ -11,7 +11,8 @@ from tests.support.events import STREAM
 from tests.support.raw import PATIENCE_SECONDS, websocket
 
 FORMS = (
-    'a control frame is one of {"credit": n}, {"ack": id}, {"nack": id, "delayMs": n} and {"extend": id, "leaseMs": n}'
+    'a control frame is one of {"credit": n}, {"ack": id}, {"nack": id, "delayMs": n} and {"extend": id, "leaseMs": n},'
+    ' where id may be a seq or an array of both, and a single one may have its "attempt": n'
 )
 
 
@@ -35,7 +36,8 @@ async def test_what_is_no_control_frame_is_answered_and_the_socket_lives(client:
             ('{"credit": "1"}', "Expected `int | null`, got `str` - at `$.credit`"),
             ('{"credit": 1.5}', "Expected `int | null`, got `float` - at `$.credit`"),
             ('{"credit": true}', "Expected `int | null`, got `bool` - at `$.credit`"),
-            ('{"ack": 1}', "Expected `str | null`, got `int` - at `$.ack`"),
+            ('{"ack": 1.5}', "Expected `int | str | array | null`, got `float` - at `$.ack`"),
+            ('{"ack": [[]]}', "Expected `int | str`, got `array` - at `$.ack[0]`"),
             ('{"nack": "e", "delayMs": "1"}', "Expected `int | null`, got `str` - at `$.delayMs`"),
             ('{"extend": "e", "leaseMs": null, "x": 1}', "Object contains unknown field `x`"),
             ('{"subscribe": "s"}', "Object contains unknown field `subscribe`"),
@@ -67,6 +69,9 @@ async def test_none_or_several_commands_or_options_of_another_are_refused(app: A
             {"ack": "e-1", "leaseMs": 1000},
             {"nack": "e-1", "leaseMs": 1000},
             {"extend": "e-1", "leaseMs": 1000, "delayMs": 1},
+            {"credit": 1, "attempt": 1},
+            {"ack": ["e-1"], "attempt": 1},
+            {"attempt": 1},
         ]:
             await subscriber.send(**frame)
             assert await assert_refused(subscriber) == FORMS, frame

@@ -18,7 +18,7 @@ MakeRegistry = Callable[[], Registry]
 
 @pytest.fixture
 async def make(ledger: FakeLedger, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MakeRegistry]:
-    monkeypatch.setattr("broker.streams.registry.WINDOW_MAX", WINDOW)
+    monkeypatch.setattr("broker.streams.stream.WINDOW_MAX", WINDOW)
     made = []
 
     def make_registry() -> Registry:
@@ -183,7 +183,7 @@ async def test_held_and_delayed_events_keep_their_place_in_the_window(make: Make
 async def test_a_page_that_cannot_be_read_is_asked_for_again(
     make: MakeRegistry, ledger: FakeLedger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("broker.streams.registry.PAGE_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("broker.streams.catch_up.PAGE_RETRY_SECONDS", 0.0)
     ledger.write_all(STREAM, *names(1, 3))
     ledger.failures = 2
     registry, inbox = make(), Inbox()
@@ -202,4 +202,4 @@ async def test_the_end_does_not_wait_for_a_page(make: MakeRegistry, ledger: Fake
     registry.grant(registry.subscribe(STREAM, Inbox()), 10)
     await eventually(lambda: ledger.pages_read == 1)
     await registry.close()
-    assert not registry._pages
+    assert not registry._catch_up.tasks

@@ -27,7 +27,7 @@ from broker.contracts.inbound import InboundEvent
 from broker.errors import LeaseNotHeld
 from broker.streams.entry import Entry
 from broker.streams.registry import Registry
-from broker.streams.stream import Subscription
+from broker.streams.subscription import Subscription
 from tests.streams.model import ACKED, DEAD, DELAYED, IN_FLIGHT, WAITING, Delivery, Event, StreamModel
 from tests.support import streams as support
 
@@ -249,16 +249,17 @@ class Machine(RuleBasedStateMachine):
             assert len(stream.ring) + stream.ring.held <= stream.ring.capacity == self.window
             assert len(stream.credits) == len(model.credit)
             for number, credit in model.credit.items():
-                assert stream.credits.credit_of(self.players[number].subscription.ticket) == credit
+                assert self.players[number].subscription.credit == credit
 
     @invariant()
     def there_is_one_lease_for_each_event_that_is_out(self) -> None:
         held = {event.event_id: event.holder for model in self.models.values() for event in model.at(IN_FLIGHT)}
         found = {
-            event_id: player.number for player in self.players.values() for event_id in player.subscription.entries
+            entry.id: player.number
+            for player in self.players.values()
+            for entry in player.subscription.entries.values()
         }
         assert found == held
-        assert len(self.registry._holders) == len(held)
         delayed = sum(len(model.at(DELAYED)) for model in self.models.values())
         assert len(self.registry._leases) == len(held) + delayed
 

@@ -9,7 +9,7 @@ from broker.config import Streams
 from broker.errors import InvalidRequest, LeaseNotHeld, OverQuota, UnknownStream
 from broker.limits import CREDIT_MAX, LEASE_MS_MAX, LEASE_MS_MIN, NACK_DELAY_MS_MAX
 from broker.streams.registry import Registry
-from broker.streams.stream import Subscription
+from broker.streams.subscription import Subscription
 from tests.support.streams import FakeLedger, Inbox
 
 

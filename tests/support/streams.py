@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from broker.contracts.inbound import InboundEvent
+from broker.streams.catch_up import Row
 from broker.streams.entry import Entry
 from broker.streams.registry import Registry
 
@@ -11,7 +12,7 @@ PENDING, PROCESSED, DEAD = "pending", "processed", "dead"
 ROUNDS_MAX = 100
 
 
-class Row:
+class Stored:
     """An event of the ledger."""
 
     def __init__(self, seq: int, event: InboundEvent) -> None:
@@ -28,7 +29,7 @@ class FakeLedger:
     lagging = False
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[Stored] = []
         self.pages_read = 0
         self.hold_pages: asyncio.Event | None = None
         """If set, a page that was read is kept back until this event is."""
@@ -39,7 +40,7 @@ class FakeLedger:
         """Commit an event, without telling the streams; what `Registry.committed` takes."""
         envelope = b'{"id":"%b"}' % event_id.encode()
         event = InboundEvent("courier", stream, "t", f"stream:{stream}", event_id, 0, envelope, b"")
-        self.rows.append(Row(len(self.rows) + 1, event))
+        self.rows.append(Stored(len(self.rows) + 1, event))
         return len(self.rows), event
 
     def write_all(self, stream: str, *event_ids: str) -> list[tuple[int, InboundEvent]]:
@@ -65,9 +66,7 @@ class FakeLedger:
         assert row.state == PENDING, f"{row.event.source_event_id} was {row.state} already"
         row.state, row.attempts = state, attempts
 
-    async def pending_page(
-        self, stream: str, after_seq: int, limit: int
-    ) -> tuple[Sequence[tuple[int, str, bytes, int]], int]:
+    async def pending_page(self, stream: str, after_seq: int, limit: int) -> tuple[Sequence[Row], int]:
         """The next pending events of a stream, and up to where that goes."""
         self.pages_read += 1
         if self.failures:
@@ -77,7 +76,17 @@ class FakeLedger:
         page = [row for row in found if row.state == PENDING][:limit]
         if self.hold_pages is not None:
             await self.hold_pages.wait()
-        rows = [(row.seq, row.event.source_event_id, row.event.envelope, row.attempts) for row in page]
+        rows = [
+            (
+                row.seq,
+                row.event.source_event_id,
+                row.event.envelope,
+                row.event.received_at,
+                row.event.partition_key,
+                row.attempts,
+            )
+            for row in page
+        ]
         return rows, page[-1].seq if page else after_seq
 
 
@@ -100,7 +109,7 @@ class Inbox:
 async def pages_are_read(registry: Registry) -> None:
     """Wait until no page is being read, nor asked for."""
     for _ in range(ROUNDS_MAX):
-        if not registry._pages:
+        if not registry._catch_up.tasks:
             return
-        await asyncio.gather(*registry._pages)
+        await asyncio.gather(*registry._catch_up.tasks)
     raise AssertionError("pages are read for ever")

@@ -1,0 +1,67 @@
+"""Behind the window: a durable stream that is longer than its ring is read from the ledger, page by page."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from broker.streams.entry import Entry
+from broker.streams.stream import Stream
+
+log = logging.getLogger(__name__)
+
+PAGE_RETRY_SECONDS = 1.0
+"""How long to wait before a page that could not be read is asked for again."""
+
+Row = tuple[int, str, bytes, int, str | None, int]
+"""A pending event: seq, id, envelope, received_at, partition key, attempts."""
+
+
+class Pages(Protocol):
+    """What is needed of the journal."""
+
+    @property
+    def lagging(self) -> bool:
+        """Whether so many outcomes wait to be written that no more events should be read."""
+
+    def pending_page(self, stream: str, after_seq: int, limit: int) -> Awaitable[tuple[Sequence[Row], int]]:
+        """The next pending events of a stream, and up to where that goes."""
+
+
+class CatchUp:
+    """Reads the pages of every stream, one at a time for each."""
+
+    def __init__(self, pages: Pages, loaded: Callable[[Stream], None]) -> None:
+        self._pages = pages
+        self._loaded = loaded
+        self._loop = asyncio.get_running_loop()
+        self.tasks: set[asyncio.Task[None]] = set()
+        """The pages that are being read."""
+
+    def look_at(self, stream: Stream) -> None:
+        """Read the next page, when the stream is behind, half of its window is free and none is being read."""
+        if not stream.behind or stream.paging or stream.room * 2 < stream.ring.capacity:
+            return
+        stream.paging = True
+        task = self._loop.create_task(self._read_page(stream))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _read_page(self, stream: Stream) -> None:
+        try:
+            while self._pages.lagging:  # noqa: ASYNC110 - the writer has nobody to tell, and this is rare
+                await asyncio.sleep(PAGE_RETRY_SECONDS)
+            rows, last_seq = await self._pages.pending_page(stream.name, stream.loaded_seq, stream.room)
+            stream.load_page([Entry(stream, *row) for row in rows], last_seq)
+        except Exception:
+            log.exception("a page of stream %s could not be read; trying again", stream.name)
+            await asyncio.sleep(PAGE_RETRY_SECONDS)
+        finally:
+            stream.paging = False
+        self._loaded(stream)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        for task in list(self.tasks):
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
