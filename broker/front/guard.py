@@ -14,6 +14,7 @@ from broker.admission.auth import Authenticator, Principal
 from broker.config import Server
 from broker.config.grammar import is_loopback
 from broker.errors import CourierError, Forbidden, InvalidRequest, NotFound, TooLarge
+from broker.front.connections import BodyTooSlow, too_slow
 from broker.front.replies import error_response
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,8 @@ class Guard:
             if refused.status < 400:
                 raise
             return _refusal(request, refused)
+        except BodyTooSlow:
+            return error_response(too_slow())
         except web.RequestPayloadError as error:
             return error_response(InvalidRequest(f"the body cannot be read: {error}"))
         except ConnectionError:  # nobody is there to be answered, and nothing is wrong here

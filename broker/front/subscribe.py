@@ -12,7 +12,7 @@ from broker.deliveries.outbox import DeliveryQueue
 from broker.errors import CourierError, InvalidRequest
 from broker.front.guard import PRINCIPAL
 from broker.front.replies import error_frame
-from broker.front.sockets import OpenSockets
+from broker.front.sockets import Objection, OpenSockets
 from broker.limits import EVENT_ID_BYTES_MAX
 from broker.streams.registry import Registry
 from broker.streams.stream import Subscription
@@ -61,6 +61,10 @@ class Subscribe:
         finally:
             self._registry.unsubscribe(subscription)
         return socket
+
+    async def revoke(self, objection: Objection) -> int:
+        """Close the sockets of callers that may not stay; how many those were."""
+        return await self._sockets.revoke(objection)
 
     async def close(self) -> None:
         """Close every socket, saying that the broker goes away; let nobody in any more."""
