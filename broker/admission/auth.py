@@ -67,11 +67,16 @@ class Authenticator:
 
     def __init__(self, config: Auth) -> None:
         self._principals: dict[bytes, Principal] = {}
+        self._is_open = not config.tokens
         self._everybody = Principal(LOCAL, ("streams:*:enqueue", "streams:*:subscribe", "views:*:read", "admin:*"))
         self.replace_tokens(config)
 
     def replace_tokens(self, config: Auth) -> None:
-        """Know these tokens and no others. One that stays as it was keeps its principal."""
+        """Know these tokens and no others. One that stays as it was keeps its principal.
+
+        Where tokens were needed they stay so: whoever revokes the last one does not mean to let everybody in.
+        """
+        self._is_open = self._is_open and not config.tokens
         before, self._principals = self._principals, {}
         for position, token in enumerate(config.tokens, start=1):
             if token.token is not None:
@@ -85,7 +90,7 @@ class Authenticator:
     def objection(self, principal: Principal) -> Unauthorized | Forbidden | None:
         """Why a caller that was let in would not be let in as the same any more; None when it would."""
         if principal is self._everybody:
-            return Unauthorized("a token is needed now; connect again with one") if self._principals else None
+            return None if self._is_open else Unauthorized("a token is needed now; connect again with one")
         current = self._principals.get(principal.digest)
         if current is None:
             return Unauthorized(f"the token {principal.name!r} was revoked")
@@ -96,11 +101,11 @@ class Authenticator:
     @property
     def has_tokens(self) -> bool:
         """Whether callers must show a token."""
-        return bool(self._principals)
+        return not self._is_open
 
     def principal(self, headers: Mapping[str, str]) -> Principal:
         """The caller that these headers prove; raise Unauthorized when they prove none."""
-        if not self._principals:
+        if self._is_open:
             return self._everybody
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":

@@ -170,5 +170,14 @@ def test_who_came_without_a_token_is_objected_to_when_there_are_tokens() -> None
     assert authenticator.objection(local) is None
     authenticator.replace_tokens(known(name=("admin:*",)))
     assert isinstance(authenticator.objection(local), Unauthorized)
+
+
+def test_whoever_revokes_the_last_token_does_not_let_everybody_in() -> None:
+    authenticator = Authenticator(known(name=("admin:*",)))
+    caller = authenticator.principal({API_KEY_HEADER: "name-secret"})
     authenticator.replace_tokens(Auth())
-    assert authenticator.objection(local) is None
+    assert authenticator.has_tokens
+    assert isinstance(authenticator.objection(caller), Unauthorized)
+    for headers in ({}, {API_KEY_HEADER: "name-secret"}):
+        with pytest.raises(Unauthorized):
+            authenticator.principal(headers)
