@@ -8,14 +8,15 @@ broker itself does not read does not count, nor does the pause between two reque
 """
 
 import asyncio
+from http import HTTPStatus
 from typing import Any, Final, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from broker.config import Server as ServerConfig
-from broker.errors import RequestTimeout, Saturated
-from broker.front.replies import whole_answer
+from broker.errors import InvalidRequest, RequestTimeout, Saturated
+from broker.front.replies import error_response, whole_answer
 from broker.limits import CONNECTIONS_REFUSED_AT_ONCE_MAX
 
 LINGER_SECONDS: Final = 1.0
@@ -134,6 +135,20 @@ class Connection(RequestHandler):
             self._stop_timer()
         elif self._deadline is None:
             self._start_timer()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what is no HTTP in the one error shape, and do not log it: any stranger could fill the log."""
+        if status != HTTPStatus.BAD_REQUEST:
+            return super().handle_error(request, status, exc, message)
+        answer = error_response(InvalidRequest(f"this is not valid HTTP: {' '.join((message or '').split())}"))
+        answer.force_close()
+        return answer
 
     def _start_timer(self) -> None:
         self._deadline = self._loop.call_later(self._connections.read_timeout_seconds, self._too_slow)

@@ -40,8 +40,9 @@ class Guard:
         name = "" if parts is None else parts["address"] or parts["name"]
         if host not in self._hosts and name not in self._hosts and not is_loopback(name):
             raise Forbidden(f"the host {host!r} is not served here; add it to server.allowedHosts if it should be")
-        origin = request.headers.get("Origin")
-        if origin is not None and origin.lower() not in self._origins:
+        for origin in request.headers.getall("Origin", ()):
+            if origin.lower() in self._origins:
+                continue
             raise Forbidden(f"pages of {origin!r} may not call this broker; see server.allowedOrigins")
         if request.path not in _OPEN_PATHS:
             request[PRINCIPAL] = self._authenticator.principal(request.headers)
