@@ -43,12 +43,13 @@ class Connections:
         self._server, self._options = server, options
 
     def __call__(self) -> asyncio.Protocol:
-        """A connection, or the refusal of one."""
-        if self.open >= self._connections_max:
-            return Refused(self._refused, self._connections_max)
+        """What serves a connection that was just accepted."""
         assert self._server is not None
-        self.open += 1  # here and not when it is made: several may be accepted in one turn of the loop
         return Connection(self, self._server, loop=asyncio.get_running_loop(), **self._options)
+
+    def refusal(self) -> "Refused | None":
+        """What serves a connection instead, when as many are open as may be."""
+        return None if self.open < self._connections_max else Refused(self._refused, self._connections_max)
 
     def abort_refused(self) -> None:
         """Hold none of the refused any longer."""
@@ -108,6 +109,16 @@ class Connection(RequestHandler):
         self._in_head = False
         """Whether some of a request has come, but not all of its head."""
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Be counted, or leave the connection to its refusal."""
+        refusal = self._connections.refusal()
+        if refusal is None:
+            self._connections.open += 1
+            super().connection_made(transport)
+        else:
+            transport.set_protocol(refusal)
+            refusal.connection_made(transport)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """Be counted no more."""
         if self._manager is not None:
@@ -127,8 +138,8 @@ class Connection(RequestHandler):
         elif self._current_request is not None:
             is_whole = self._current_request.content.is_eof()
         elif self._waiter is not None:
-            self._in_head = True
-            is_whole = False
+            self._in_head = self._in_head or data.strip(b"\r\n") != b""  # blank lines before a request are nothing
+            is_whole = not self._in_head
         else:  # on its way from the one to the other: nothing can be told, and the timer stays as it is
             return
         if is_whole:
