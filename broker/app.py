@@ -10,8 +10,9 @@ from pathlib import Path
 
 from broker.admission.auth import Authenticator
 from broker.admission.gate import Gate
+from broker.admission.quota import quota_for
 from broker.clock import Clock, SystemClock
-from broker.config import Config
+from broker.config import Auth, Config
 from broker.front.guard import Guard
 from broker.front.http import Enqueue
 from broker.front.probes import PROMISES, Probes
@@ -33,11 +34,13 @@ class App:
     def __init__(self, config: Config, journal: Journal, clock: Clock) -> None:
         self.config = config
         self.journal = journal
-        authenticator = Authenticator(config.auth)
+        self._clock = clock
+        self._authenticator = Authenticator(config.auth)
         self.registry = Registry(config.streams, clock, journal)
         intake = Intake(journal, self.registry, config.journal.dedupe_entries)
         self.gate = Gate(intake, clock, self.registry.open)
-        self.server = Server(config.server, Guard(config.server, authenticator))
+        self.gate.quota = quota_for(config.auth, config.streams.per_stream_caps, clock)
+        self.server = Server(config.server, Guard(config.server, self._authenticator))
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the journal has failed for good and the process must end."""
         self._publish = Publish(self.gate, journal.room)
@@ -89,6 +92,16 @@ class App:
             oldest,
             backlog.last_seq,
         )
+
+    async def replace_tokens(self, auth: Auth) -> int:
+        """Let these tokens in and no others; close the sockets of the others, and say how many those were."""
+        self._authenticator.replace_tokens(auth)
+        if self.gate.quota is None:
+            self.gate.quota = quota_for(auth, self.config.streams.per_stream_caps, self._clock)
+        else:
+            self.gate.quota.replace_tokens(auth)
+        objection = self._authenticator.objection
+        return sum(await asyncio.gather(self._publish.revoke(objection), self._subscribe.revoke(objection)))
 
     @property
     def promise(self) -> str:

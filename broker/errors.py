@@ -9,6 +9,7 @@
     ├─ Forbidden                          forbidden                  403     no   4403
     ├─ UnknownStream                      unknown_stream             404     no   4404
     ├─ NotFound                           not_found                  404     no   4404
+    ├─ RequestTimeout                     request_timeout            408    yes   4408
     ├─ LeaseNotHeld                       lease_not_held             409     no   4409
     ├─ TooLarge                           too_large                  413     no   1009
     ├─ OverQuota                          over_quota                 429    yes   4429
@@ -115,6 +116,15 @@ class NotFound(CourierError):
     close_code = 4404
 
 
+class RequestTimeout(CourierError):
+    """The request did not arrive in full within `server.readTimeoutMs`."""
+
+    code = "request_timeout"
+    status = 408
+    retryable = True
+    close_code = 4408
+
+
 class LeaseNotHeld(CourierError):
     """An ack, nack or extend of a delivery that this subscriber does not hold (any more)."""
 
@@ -141,7 +151,7 @@ class OverQuota(CourierError):
 
 
 class Saturated(CourierError):
-    """The ingest queue is full: the writer is behind."""
+    """The ingest queue is full, because the writer is behind; or as many connections are open as may be."""
 
     code = "saturated"
     status = 503

@@ -22,11 +22,16 @@ API_KEY_HEADER = "X-Pixel-Control-Api-Key"
 class Principal:
     """A caller: a name, and what it may do."""
 
-    __slots__ = ("_scopes", "name")
+    __slots__ = ("_scopes", "digest", "name")
 
-    def __init__(self, name: str, scopes: tuple[str, ...]) -> None:
+    def __init__(self, name: str, scopes: tuple[str, ...], digest: bytes = b"") -> None:
         self.name = name
+        self.digest = digest
         self._scopes = tuple(scope.split(":") for scope in scopes)
+
+    def is_same(self, other: "Principal") -> bool:
+        """Whether the other has the same name and the same scopes."""
+        return (self.name, self._scopes) == (other.name, other._scopes)  # noqa: SLF001 - its own kind
 
     def may(self, kind: str, name: str, action: str) -> bool:
         """Whether some scope `kind:pattern:action` covers this name or pattern; a lone `*` covers every name."""
@@ -36,10 +41,25 @@ class Principal:
             if len(scope) == 3
         )
 
+    def may_admin(self) -> bool:
+        """Whether this caller may do what is for operators: replay and discard dead letters, and the like."""
+        return ["admin", "*"] in self._scopes
+
     def check_stream(self, stream: str, action: str) -> None:
         """Raise Forbidden unless this caller may `enqueue` to or `subscribe` to a stream."""
-        if not self.may("streams", stream, action):
-            raise Forbidden(f"the token {self.name!r} lacks the scope streams:{stream}:{action}")
+        self._check(self.may("streams", stream, action), f"streams:{stream}:{action}")
+
+    def check_view(self, view: str) -> None:
+        """Raise Forbidden unless this caller may read a view."""
+        self._check(self.may("views", view, "read"), f"views:{view}:read")
+
+    def check_admin(self) -> None:
+        """Raise Forbidden unless this caller is an operator."""
+        self._check(self.may_admin(), "admin:*")
+
+    def _check(self, may: bool, scope: str) -> None:
+        if not may:
+            raise Forbidden(f"the token {self.name!r} lacks the scope {scope}")
 
 
 class Authenticator:
@@ -47,22 +67,45 @@ class Authenticator:
 
     def __init__(self, config: Auth) -> None:
         self._principals: dict[bytes, Principal] = {}
+        self._is_open = not config.tokens
+        self._everybody = Principal(LOCAL, ("streams:*:enqueue", "streams:*:subscribe", "views:*:read", "admin:*"))
+        self.replace_tokens(config)
+
+    def replace_tokens(self, config: Auth) -> None:
+        """Know these tokens and no others. One that stays as it was keeps its principal.
+
+        Where tokens were needed they stay so: whoever revokes the last one does not mean to let everybody in.
+        """
+        self._is_open = self._is_open and not config.tokens
+        before, self._principals = self._principals, {}
         for position, token in enumerate(config.tokens, start=1):
             if token.token is not None:
                 digest = hashlib.sha256(token.token.encode()).digest()
             else:
                 digest = bytes.fromhex((token.token_hash or "").removeprefix("sha256:"))
-            self._principals[digest] = Principal(token.name or f"token-{position}", token.scopes)
-        self._everybody = Principal(LOCAL, ("streams:*:enqueue", "streams:*:subscribe", "views:*:read"))
+            principal = Principal(token.name or f"token-{position}", token.scopes, digest)
+            known = before.get(digest)
+            self._principals[digest] = known if known is not None and known.is_same(principal) else principal
+
+    def objection(self, principal: Principal) -> Unauthorized | Forbidden | None:
+        """Why a caller that was let in would not be let in as the same any more; None when it would."""
+        if principal is self._everybody:
+            return None if self._is_open else Unauthorized("a token is needed now; connect again with one")
+        current = self._principals.get(principal.digest)
+        if current is None:
+            return Unauthorized(f"the token {principal.name!r} was revoked")
+        if current is not principal:
+            return Forbidden(f"what the token {principal.name!r} may do has changed; connect again")
+        return None
 
     @property
     def has_tokens(self) -> bool:
         """Whether callers must show a token."""
-        return bool(self._principals)
+        return not self._is_open
 
     def principal(self, headers: Mapping[str, str]) -> Principal:
         """The caller that these headers prove; raise Unauthorized when they prove none."""
-        if not self._principals:
+        if self._is_open:
             return self._everybody
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from broker.admission.auth import Principal
+from broker.admission.quota import Quota
 from broker.clock import Clock
 from broker.contracts import courier
 from broker.contracts.inbound import InboundEvent
@@ -26,6 +27,8 @@ class Gate:
         self._open_stream = open_stream
         self.draining = False
         """Whether the broker is shutting down, and takes nothing new."""
+        self.quota: Quota | None = None
+        """The token buckets; None when no rate is configured."""
 
     def admit(self, principal: Principal, body: bytes) -> InboundEvent:
         """One event in the Courier contract that may pass; raise the CourierError that says why not."""
@@ -33,7 +36,12 @@ class Gate:
             raise Draining("the broker is shutting down; send it again to its successor")
         event = courier.parse_enqueue(body, self._clock.wall_us())
         principal.check_stream(event.stream, "enqueue")
-        self._open_stream(event.stream)
+        if self.quota is None:
+            self._open_stream(event.stream)
+        else:  # looked at first, so that who is over quota makes no streams; drawn from last, so that a refusal is free
+            self.quota.check(principal.name, event.stream)
+            self._open_stream(event.stream)
+            self.quota.take(principal.name, event.stream)
         return event
 
     def submit(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:

@@ -5,6 +5,7 @@ pub      put events on a stream
 sub      take events from a stream
 backup   copy the journal, and verify a copy
 config   check and show the configuration
+token    make tokens
 exits    the exit codes
 client   how the client commands reach a broker
 """
@@ -16,6 +17,7 @@ from broker.cli.config import config
 from broker.cli.pub import pub
 from broker.cli.serve import serve
 from broker.cli.sub import sub
+from broker.cli.token import token
 
 
 @click.group(
@@ -38,3 +40,4 @@ main.add_command(sub)
 main.add_command(backup)
 main.add_command(verify)
 main.add_command(config)
+main.add_command(token)

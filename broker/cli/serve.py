@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ import uvloop
 
 from broker.app import App
 from broker.cli import exits
-from broker.config import Config, LoadedConfig, load
+from broker.config import Config, LoadedConfig, changed_keys, load
 from broker.errors import ConfigError
 from broker.logs import set_up
 
@@ -41,15 +42,22 @@ def serve(file: Path | None, host: str | None, port: int | None, data: str | Non
 
     SIGTERM or SIGINT (Ctrl-C) drains: what was received is committed and acknowledged, then the process
     ends with 0. A second signal ends it at once; nothing that was acknowledged is lost by that.
+
+    SIGHUP reads the configuration again and takes up its tokens: sockets of a token that was revoked are closed.
+    Everything else that changed needs a restart, and the log says so.
     """
     flags = {"server.host": host, "server.port": port, "data": data}
+
+    def read() -> LoadedConfig:
+        return load(file, os.environ, {path: value for path, value in flags.items() if value is not None})
+
     try:
-        loaded = load(file, os.environ, {path: value for path, value in flags.items() if value is not None})
+        loaded = read()
         set_up(loaded.config.log.level, loaded.config.log.format)
         _warn_of_inactive_keys(loaded)
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            code = runner.run(_serve(loaded.config))
+            code = runner.run(_serve(loaded.config, read))
     except ConfigError as error:
         for problem in error.problems:
             click.echo(f"courier: {problem}", err=True)
@@ -62,9 +70,12 @@ def _warn_of_inactive_keys(loaded: LoadedConfig) -> None:
         log.warning("%s is set (%s), but this version does not act on it yet", key, origin)
 
 
-async def _serve(config: Config) -> int:
+async def _serve(config: Config, read: Callable[[], LoadedConfig]) -> int:
     app = await App.start(config)
     stop = _stop_signals()
+    reload = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.set)
+    reloading = asyncio.create_task(_reload_when(reload, app, read))
     click.echo(f"courier listens on {app.server.address}, journal in {app.journal.path}")
     click.echo(f"acknowledged means: {app.promise}")
     gc.collect()
@@ -75,6 +86,7 @@ async def _serve(config: Config) -> int:
         _say_that_storage_failed(app)
         os._exit(exits.STORAGE)  # no clean end: closing the database could pretend that all is well
     failed.cancel()
+    reloading.cancel()
     log.info("draining")
     try:
         await asyncio.wait_for(app.drain(), timeout=config.server.drain_ms / 1000)
@@ -86,6 +98,25 @@ async def _serve(config: Config) -> int:
         return exits.STORAGE
     log.info("stopped")
     return 0
+
+
+async def _reload_when(asked: asyncio.Event, app: App, read: Callable[[], LoadedConfig]) -> None:
+    """Each time, take up what can be changed while the broker runs. A file with problems changes nothing."""
+    while await asked.wait():
+        asked.clear()
+        try:
+            config = (await asyncio.to_thread(read)).config
+        except ConfigError as error:
+            for problem in error.problems:
+                log.error("the configuration was not reloaded: %s", problem)
+            continue
+        for key in changed_keys(app.config, config):
+            if key != "auth.tokens":
+                log.warning("%s has changed in the configuration; it needs a restart", key)
+        if app.config.auth.tokens and not config.auth.tokens:
+            log.warning("no tokens are left, so nobody is let in; a restart would let in everybody on this machine")
+        closed = await app.replace_tokens(config.auth)
+        log.info("the configuration was reloaded: %d tokens, %d sockets closed", len(config.auth.tokens), closed)
 
 
 def _say_that_storage_failed(app: App) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from broker.config.check import check_values
-from broker.config.keys import Path, not_yet_active, path_text
+from broker.config.keys import Path, not_yet_active, path_text, settable_keys
 from broker.config.layers import read_layers
 from broker.config.problems import Findings
 from broker.config.relations import check_relations, name_tokens
@@ -55,6 +55,18 @@ def load(path: FilePath | None, environ: Mapping[str, str], flags: Mapping[str, 
         raise ConfigError(findings.problems)
     config = msgspec.convert(checked, Config)
     return LoadedConfig(config, _origins(config, values, findings))
+
+
+def changed_keys(before: Config, after: Config) -> list[str]:
+    """The settable keys whose values differ."""
+    old, new = (msgspec.to_builtins(each) for each in (before, after))
+    return [path_text(path) for path in settable_keys() if _at(old, path) != _at(new, path)]
+
+
+def _at(values: Any, path: Path) -> Any:
+    for part in path:
+        values = values[part]
+    return values
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, object]]:

@@ -16,12 +16,12 @@ from broker.config import grammar
 # the reference page says so. Remove a key here when it comes alive.
 NOT_YET_ACTIVE = frozenset(
     {
-        "auth.tokens[].rate",
         "journal.dedupeEntries",
-        "server.maxConnections",
-        "server.readTimeoutMs",
         "streams.durability",
-        "streams.perStreamCaps",
+        "streams.perStreamCaps[].durability",
+        "streams.perStreamCaps[].leaseMs",
+        "streams.perStreamCaps[].maxDeliveries",
+        "streams.perStreamCaps[].maxDepth",
         "triggers",
     }
 )
@@ -78,14 +78,19 @@ class Server(Section, frozen=True, kw_only=True):
         str,
         Meta(
             extra={"grammar": grammar.HOST},
-            description="The address to listen on. Until `auth.tokens` are acted on, loopback only.",
+            description="The address to listen on. Without `auth.tokens`, loopback only.",
         ),
     ] = "127.0.0.1"
     port: Annotated[
         int, Meta(ge=0, le=limits.PORT_MAX, description="The TCP port to listen on; 0 takes any free one.")
     ] = 8787
     drain_ms: Annotated[
-        int, Meta(ge=0, le=limits.DRAIN_MS_MAX, description="How long a stop waits for what is under way.")
+        int,
+        Meta(
+            ge=limits.DRAIN_MS_MIN,
+            le=limits.DRAIN_MS_MAX,
+            description="How long a stop waits for what is under way.",
+        ),
     ] = limits.DRAIN_MS_DEFAULT
     max_body_bytes: Annotated[
         int,
@@ -96,14 +101,19 @@ class Server(Section, frozen=True, kw_only=True):
         ),
     ] = limits.BODY_BYTES_DEFAULT
     max_connections: Annotated[
-        int, Meta(ge=1, le=limits.CONNECTIONS_MAX, description="How many connections may be open at once.")
+        int,
+        Meta(
+            ge=1,
+            le=limits.CONNECTIONS_MAX,
+            description="How many connections may be open at once; past it, `503 saturated`.",
+        ),
     ] = limits.CONNECTIONS_DEFAULT
     read_timeout_ms: Annotated[
         int,
         Meta(
             ge=limits.READ_TIMEOUT_MS_MIN,
             le=limits.READ_TIMEOUT_MS_MAX,
-            description="How long a client may take to send one request.",
+            description="How long a client may take to send one request, body included; then `408 request_timeout`.",
         ),
     ] = limits.READ_TIMEOUT_MS_DEFAULT
     allowed_hosts: Annotated[

@@ -14,6 +14,7 @@ from broker.admission.auth import Authenticator, Principal
 from broker.config import Server
 from broker.config.grammar import is_loopback
 from broker.errors import CourierError, Forbidden, InvalidRequest, NotFound, TooLarge
+from broker.front.connections import BodyTooSlow, too_slow
 from broker.front.replies import error_response
 
 log = logging.getLogger(__name__)
@@ -39,8 +40,9 @@ class Guard:
         name = "" if parts is None else parts["address"] or parts["name"]
         if host not in self._hosts and name not in self._hosts and not is_loopback(name):
             raise Forbidden(f"the host {host!r} is not served here; add it to server.allowedHosts if it should be")
-        origin = request.headers.get("Origin")
-        if origin is not None and origin.lower() not in self._origins:
+        for origin in request.headers.getall("Origin", ()):
+            if origin.lower() in self._origins:
+                continue
             raise Forbidden(f"pages of {origin!r} may not call this broker; see server.allowedOrigins")
         if request.path not in _OPEN_PATHS:
             request[PRINCIPAL] = self._authenticator.principal(request.headers)
@@ -57,6 +59,8 @@ class Guard:
             if refused.status < 400:
                 raise
             return _refusal(request, refused)
+        except BodyTooSlow:
+            return error_response(too_slow())
         except web.RequestPayloadError as error:
             return error_response(InvalidRequest(f"the body cannot be read: {error}"))
         except ConnectionError:  # nobody is there to be answered, and nothing is wrong here

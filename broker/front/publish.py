@@ -22,7 +22,7 @@ from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError, InvalidRequest
 from broker.front.guard import PRINCIPAL
 from broker.front.replies import error_frame
-from broker.front.sockets import GOODBYE_SECONDS, OpenSockets
+from broker.front.sockets import GOODBYE_SECONDS, Objection, OpenSockets
 from broker.limits import PUBLISH_WINDOW
 
 
@@ -102,6 +102,10 @@ class Publish:
                 sender.cancel()
                 await asyncio.gather(sender, return_exceptions=True)
         return socket
+
+    async def revoke(self, objection: Objection) -> int:
+        """Close the sockets of callers that may not stay; how many those were."""
+        return await self._sockets.revoke(objection)
 
     async def close(self) -> None:
         """Answer what was received, then close every socket."""

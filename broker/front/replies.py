@@ -1,11 +1,12 @@
 """Answers as bytes: the one place where an error becomes a status, a body or a frame."""
 
+from http import HTTPStatus
 from typing import Any
 
 import orjson
 from aiohttp import web
 
-from broker.errors import CourierError, Draining
+from broker.errors import CourierError, Draining, RequestTimeout
 
 
 def json_response(body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
@@ -17,9 +18,20 @@ def error_response(error: CourierError) -> web.Response:
     """`{"error": {…}}` with the status of the error, and `Retry-After` when a retry can help."""
     headers = {"Retry-After": str(error.retry_after_seconds)} if error.retryable else None
     answer = json_response({"error": error.as_dict()}, error.status, headers)
-    if isinstance(error, Draining):
+    if isinstance(error, Draining | RequestTimeout):
         answer.force_close()  # else a busy client would keep its connection, and the broker, alive
     return answer
+
+
+def whole_answer(error: CourierError) -> bytes:
+    """The same error as the bytes of a whole HTTP answer, for who got no further than connecting."""
+    body = orjson.dumps({"error": error.as_dict()})
+    retry = f"Retry-After: {error.retry_after_seconds}\r\n" if error.retryable else ""
+    head = (
+        f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n{retry}Connection: close\r\n\r\n"
+    )
+    return head.encode() + body
 
 
 def error_frame(error: CourierError) -> bytes:

@@ -9,6 +9,7 @@ from aiohttp import web
 from broker.config import Server as ServerConfig
 from broker.config.grammar import is_loopback
 from broker.errors import ConfigError
+from broker.front.connections import Connections
 from broker.front.guard import Guard, Handler
 
 
@@ -27,6 +28,10 @@ CLOSE_SECONDS = 1.0
 """How long a connection may take to send its last answer, when all requests are done."""
 
 
+KEEP_ALIVE_SECONDS = 75.0
+"""How long a connection may be idle between two requests, or before its first."""
+
+
 class Server:
     """An aiohttp application on one address."""
 
@@ -35,16 +40,11 @@ class Server:
         self._app = web.Application(
             middlewares=[self._counted, guard.middleware], client_max_size=config.max_body_bytes
         )
-        self._runner = web.AppRunner(
-            self._app,
-            handle_signals=False,
-            access_log=None,
-            keepalive_timeout=75.0,
-            shutdown_timeout=CLOSE_SECONDS,
-        )
+        self._runner = web.AppRunner(self._app, handle_signals=False, shutdown_timeout=CLOSE_SECONDS)
+        self._connections = Connections(config)
         self._under_way = 0
         self._none_under_way = asyncio.Event()
-        self._site: web.TCPSite | None = None
+        self._listening: asyncio.Server | None = None
         self.port = 0
 
     def route(self, method: str, path: str, handler: Handler) -> None:
@@ -54,9 +54,13 @@ class Server:
     async def start(self) -> None:
         """Listen; raise ConfigError when the address cannot be had."""
         await self._runner.setup()
-        self._site = web.TCPSite(self._runner, self._config.host, self._config.port, backlog=1024)
+        assert self._runner.server is not None
+        self._connections.serve(self._runner.server, {"access_log": None, "keepalive_timeout": KEEP_ALIVE_SECONDS})
+        loop = asyncio.get_running_loop()
         try:
-            await self._site.start()
+            self._listening = await loop.create_server(
+                self._connections, self._config.host, self._config.port, backlog=1024
+            )
         except socket.gaierror as error:
             await self._runner.cleanup()
             raise ConfigError([f"server.host: {self._config.host!r} is not an address: {error.strerror}"]) from None
@@ -66,7 +70,12 @@ class Server:
             raise ConfigError(
                 [f"server: cannot listen on {address}: {error.strerror}; is another broker there?"]
             ) from None
-        self.port = self._runner.addresses[0][1]
+        self.port = self._listening.sockets[0].getsockname()[1]
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether new connections are taken."""
+        return self._listening is not None
 
     @property
     def address(self) -> str:
@@ -76,9 +85,9 @@ class Server:
 
     async def stop_listening(self) -> None:
         """Take no new connections; those that are open stay."""
-        if self._site is not None:
-            await self._site.stop()
-            self._site = None
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
             for _ in range(3):  # a connection of this moment must get as far as waiting, or aiohttp takes it for busy
                 await asyncio.sleep(0)
 
@@ -103,3 +112,4 @@ class Server:
                     self._none_under_way.clear()
                     await self._none_under_way.wait()
         await self._runner.cleanup()
+        self._connections.abort_refused()

@@ -1,13 +1,17 @@
 """The WebSockets that are open on one endpoint, and their orderly end."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from aiohttp import WSCloseCode, web
+from aiohttp import WSCloseCode, WSMsgType, web
 
-from broker.errors import Draining
+from broker.admission.auth import Principal
+from broker.errors import CourierError, Draining
+from broker.front.guard import PRINCIPAL
+from broker.front.replies import error_frame
 from broker.limits import FRAME_BYTES_MAX
 
 HEARTBEAT_SECONDS: Final = 20.0
@@ -17,11 +21,39 @@ GOODBYE_SECONDS: Final = 1.0
 """How long a peer may take to answer the closing of its socket before the line is cut."""
 
 
+CLOSE_REASON_BYTES_MAX: Final = 123
+"""How long the reason in a close frame may be, by RFC 6455."""
+
+Objection = Callable[[Principal], CourierError | None]
+"""Why a caller that was let in may not stay; None when it may."""
+
+_TRANSPORT: web.ResponseKey[asyncio.WriteTransport] = web.ResponseKey("transport", asyncio.WriteTransport)
+
+
+async def refuse(socket: web.WebSocketResponse, error: CourierError) -> None:
+    """Say what is wrong in an error frame, and close with the code of the error."""
+    reason = error.message.encode()[:CLOSE_REASON_BYTES_MAX].decode(errors="ignore")
+    await _part(socket, error.close_code, reason, error_frame(error))
+
+
+async def _part(socket: web.WebSocketResponse, code: int, reason: str, last_frame: bytes | None = None) -> None:
+    """Close; a peer that does not take that in is cut off."""
+    cut = asyncio.get_running_loop().call_later(GOODBYE_SECONDS, socket[_TRANSPORT].abort)
+    try:
+        if last_frame is not None:
+            with contextlib.suppress(ConnectionError):
+                await socket.send_frame(last_frame, WSMsgType.TEXT)
+        await socket.close(code=code, message=reason.encode())
+    finally:
+        cut.cancel()
+
+
 class OpenSockets:
     """Opens sockets until it is closed; then tells every one that the broker goes away."""
 
     def __init__(self) -> None:
-        self._open: dict[web.WebSocketResponse, asyncio.WriteTransport] = {}
+        self._open: dict[web.WebSocketResponse, Principal] = {}
+        self._objection: Objection = lambda _principal: None
         self._closing = False
 
     def check(self) -> None:
@@ -36,20 +68,28 @@ class OpenSockets:
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_SECONDS, max_msg_size=frame_bytes_end, compress=False)
         await socket.prepare(request)
         if request.transport is not None:
-            self._open[socket] = request.transport
+            socket[_TRANSPORT] = request.transport
+            self._open[socket] = request[PRINCIPAL]
+            if (error := self._objection(request[PRINCIPAL])) is not None:  # revoked while the socket was made
+                await refuse(socket, error)
         try:
             yield socket
         finally:
             self._open.pop(socket, None)
 
+    async def revoke(self, objection: Objection) -> int:
+        """Refuse every socket to whose caller there is an objection; how many those were."""
+        self._objection = objection
+        refused = [
+            refuse(socket, error)
+            for socket, principal in self._open.items()
+            if (error := objection(principal)) is not None
+        ]
+        await asyncio.gather(*refused)
+        return len(refused)
+
     async def close(self) -> None:
         """Close every socket with 1001; let nobody in any more."""
         self._closing = True
-        await asyncio.gather(*(self._part(*each) for each in tuple(self._open.items())))
-
-    async def _part(self, socket: web.WebSocketResponse, transport: asyncio.WriteTransport) -> None:
-        cut = asyncio.get_running_loop().call_later(GOODBYE_SECONDS, transport.abort)
-        try:
-            await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the broker is shutting down")
-        finally:
-            cut.cancel()
+        reason = "the broker is shutting down"
+        await asyncio.gather(*(_part(socket, WSCloseCode.GOING_AWAY, reason) for socket in tuple(self._open)))

@@ -17,7 +17,7 @@ from broker.deliveries.outbox import DeliveryQueue
 from broker.errors import CourierError, InvalidRequest
 from broker.front.guard import PRINCIPAL
 from broker.front.replies import error_frame
-from broker.front.sockets import OpenSockets
+from broker.front.sockets import Objection, OpenSockets
 from broker.limits import DELIVER_BATCH_BYTES, DELIVER_BATCH_MAX, EVENT_ID_BYTES_MAX
 from broker.streams.entry import Entry
 from broker.streams.registry import Registry
@@ -72,6 +72,10 @@ class Subscribe:
         finally:
             self._registry.unsubscribe(subscription, queue.unsent())
         return socket
+
+    async def revoke(self, objection: Objection) -> int:
+        """Close the sockets of callers that may not stay; how many those were."""
+        return await self._sockets.revoke(objection)
 
     async def close(self) -> None:
         """Close every socket, saying that the broker goes away; let nobody in any more."""

@@ -48,6 +48,22 @@ def test_scopes_of_another_form_give_no_stream() -> None:
     assert not any(principal.may("streams", "a", action) for action in ("enqueue", "subscribe", "read", "*"))
 
 
+def test_views_and_administration_have_scopes_of_their_own() -> None:
+    nobody, viewer, operator = (
+        Principal("p", scopes) for scopes in (("streams:**:enqueue",), ("views:latest:read",), ("admin:*",))
+    )
+    viewer.check_view("latest")
+    Principal("p", ("views:*:read",)).check_view("any")
+    operator.check_admin()
+    assert [principal.may_admin() for principal in (nobody, viewer, operator)] == [False, False, True]
+    for principal, view in ((nobody, "latest"), (viewer, "other"), (operator, "latest")):
+        with pytest.raises(Forbidden, match=f"the token 'p' lacks the scope views:{view}:read"):
+            principal.check_view(view)
+    for principal in (nobody, viewer):
+        with pytest.raises(Forbidden, match=r"the token 'p' lacks the scope admin:\*"):
+            principal.check_admin()
+
+
 def test_without_tokens_everybody_is_local_and_may_use_every_stream() -> None:
     authenticator = Authenticator(Auth())
     assert not authenticator.has_tokens
@@ -56,6 +72,8 @@ def test_without_tokens_everybody_is_local_and_may_use_every_stream() -> None:
         assert principal.name == LOCAL
         principal.check_stream("any/stream", "enqueue")
         principal.check_stream("any/stream", "subscribe")
+        principal.check_view("any")
+        principal.check_admin()
 
 
 @pytest.fixture
@@ -115,3 +133,51 @@ def test_without_a_known_token_nobody_is_let_in(
         authenticator.principal(headers)
     assert refused.value.message.startswith(message)
     assert "secret" not in refused.value.message
+
+
+def known(**tokens: tuple[str, ...]) -> Auth:
+    return Auth(
+        tokens=tuple(Token(token=f"{name}-secret", scopes=scopes, name=name) for name, scopes in tokens.items())
+    )
+
+
+def test_after_the_tokens_were_replaced_the_old_callers_are_objected_to_unless_nothing_changed_for_them() -> None:
+    authenticator = Authenticator(known(same=("admin:*",), changed=("admin:*",), gone=("admin:*",)))
+    callers = {
+        name: authenticator.principal({API_KEY_HEADER: f"{name}-secret"}) for name in ("same", "changed", "gone")
+    }
+    assert [authenticator.objection(caller) for caller in callers.values()] == [None, None, None]
+    authenticator.replace_tokens(known(new=("admin:*",), same=("admin:*",), changed=("views:*:read",)))
+    objections = {name: authenticator.objection(caller) for name, caller in callers.items()}
+    assert objections["same"] is None
+    assert isinstance(objections["changed"], Forbidden)
+    assert isinstance(objections["gone"], Unauthorized)
+    assert authenticator.principal({API_KEY_HEADER: "same-secret"}) is callers["same"]
+    with pytest.raises(Unauthorized):
+        authenticator.principal({API_KEY_HEADER: "gone-secret"})
+
+
+def test_a_token_whose_secret_was_changed_is_not_the_same_caller() -> None:
+    authenticator = Authenticator(known(name=("admin:*",)))
+    caller = authenticator.principal({API_KEY_HEADER: "name-secret"})
+    authenticator.replace_tokens(Auth(tokens=(Token(token="another", scopes=("admin:*",), name="name"),)))
+    assert isinstance(authenticator.objection(caller), Unauthorized)
+
+
+def test_who_came_without_a_token_is_objected_to_when_there_are_tokens() -> None:
+    authenticator = Authenticator(Auth())
+    local = authenticator.principal({})
+    assert authenticator.objection(local) is None
+    authenticator.replace_tokens(known(name=("admin:*",)))
+    assert isinstance(authenticator.objection(local), Unauthorized)
+
+
+def test_whoever_revokes_the_last_token_does_not_let_everybody_in() -> None:
+    authenticator = Authenticator(known(name=("admin:*",)))
+    caller = authenticator.principal({API_KEY_HEADER: "name-secret"})
+    authenticator.replace_tokens(Auth())
+    assert authenticator.has_tokens
+    assert isinstance(authenticator.objection(caller), Unauthorized)
+    for headers in ({}, {API_KEY_HEADER: "name-secret"}):
+        with pytest.raises(Unauthorized):
+            authenticator.principal(headers)

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 
 from broker.admission.auth import Principal
 from broker.admission.gate import Gate
+from broker.admission.quota import Quota
 from broker.clock import ManualClock
+from broker.config import Auth
 from broker.contracts.inbound import InboundEvent
-from broker.errors import CourierError, Draining, Forbidden, InvalidRequest, Saturated, UnknownStream
+from broker.errors import CourierError, Draining, Forbidden, InvalidRequest, OverQuota, Saturated, UnknownStream
 from tests.support.events import STREAM, body
 
 
@@ -70,6 +73,21 @@ def test_a_stream_that_may_not_be_made_keeps_the_event_out() -> None:
     door = Door()
     door.refusal["open"] = UnknownStream("no")
     assert refused(door) is UnknownStream
+
+
+def test_only_what_passes_draws_from_the_buckets() -> None:
+    door = Door()
+    auth = msgspec.convert(
+        {"tokens": [{"name": "p", "token": "t", "scopes": ["admin:*"], "rate": {"perSecond": 1, "burst": 1}}]}, Auth
+    )
+    door.gate.quota = Quota(auth, {}, ManualClock())
+    door.refusal["open"] = UnknownStream("no")
+    assert [refused(door) for _ in range(3)] == [UnknownStream] * 3
+    del door.refusal["open"]
+    door.gate.enqueue(ALLOWED, body(), lambda _outcome: None)
+    with pytest.raises(OverQuota):
+        door.gate.enqueue(ALLOWED, body(), lambda _outcome: None)
+    assert (len(door.events), door.opened) == (1, [STREAM])
 
 
 def test_a_full_queue_keeps_the_event_out() -> None:

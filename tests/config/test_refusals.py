@@ -93,7 +93,7 @@ def test_every_problem_is_told_at_once(problems_of: Problems) -> None:
         'courier.yaml:1: log.level: expected "debug", "error", "info" or "warning", found "x"',
         "courier.yaml:3: server.port: expected an integer between 0 and 65535, found -1",
         "courier.yaml:4: server.prot: unknown key; did you mean port?",
-        "--drain-ms: server.drainMs: expected an integer between 0 and 600000, found -1",
+        "--drain-ms: server.drainMs: expected an integer between 100 and 600000, found -1",
         "courier.yaml:5: journal.lingerMs: expected an integer between 0 and 1000, found -1",
         "courier.yaml:5: journal.dedupeEntries: expected at least journal.queueMax + 5000 = 1005000, so that all that is in flight is remembered, found 100000",
     ]

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker.app import App
+from broker.limits import FRAME_BYTES_MAX, JSON_DEPTH_MAX
 from tests.conftest import Connect, StartApp
 from tests.support.client import Client, assert_error
-from tests.support.events import body
-from tests.support.raw import exchange
+from tests.support.events import body, raw_body, raw_envelope
+from tests.support.raw import PATIENCE_SECONDS, exchange, websocket
 from tests.support.refusals import NOT_JSON, REFUSALS
 from tests.support.writer import eventually, held_writer, stored
 
@@ -58,6 +59,46 @@ async def test_another_content_type_is_refused(client: Client) -> None:
         message = assert_error(answer, 415, "unsupported_content_type")
         found = content_type.partition(";")[0]
         assert message == f"the content type is '{found}'; send JSON as 'Content-Type: application/json'"
+
+
+async def test_json_with_parameters_or_in_capitals_is_json(client: Client) -> None:
+    for number, content_type in enumerate(
+        ["application/json; charset=utf-8", "Application/JSON", "application/json;charset=latin-1"]
+    ):
+        assert (await client.post(body(f"e-{number}"), {"Content-Type": content_type})).status == 200
+    for content_type in ("application/json, text/plain", "text/plain; application/json", "application/json-seq"):
+        assert (await client.post(body("e-9"), {"Content-Type": content_type})).status == 415
+
+
+async def test_nesting_of_the_allowed_depth_is_taken_over_both_ways_in_and_one_level_more_is_not(
+    client: Client,
+) -> None:
+    async with client.session.ws_connect("v1/publish") as socket:
+        assert "window" in await socket.receive_json()
+        for levels, fits in ((JSON_DEPTH_MAX - 1, True), (JSON_DEPTH_MAX, True), (JSON_DEPTH_MAX + 1, False)):
+            inner = levels - 2  # the body and the envelope are two levels
+            sent = raw_body(raw_envelope(payload=b"[" * inner + b"]" * inner))
+            assert (await client.post(sent)).status == (200 if fits else 400), levels
+            await socket.send_str(sent.decode())
+            assert next(iter(await socket.receive_json())) == ("ack" if fits else "error"), levels
+
+
+async def test_a_publishing_frame_of_the_allowed_size_is_taken(app: App, client: Client) -> None:
+    async with client.session.ws_connect("v1/publish") as socket:
+        assert "window" in await socket.receive_json()
+        for size in (FRAME_BYTES_MAX - 1, FRAME_BYTES_MAX):
+            await socket.send_str(body(f"e-{size}").decode().ljust(size))
+            assert (await socket.receive_json())["ack"] == f"e-{size}"
+
+
+async def test_a_publishing_frame_that_is_one_byte_too_long_closes_the_socket(app: App) -> None:
+    async with websocket(app, "/v1/publish") as (reader, writer):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            _, length = await reader.readexactly(2)
+            assert b"window" in await reader.readexactly(length)
+            writer.write(b"\x81\xff" + (FRAME_BYTES_MAX + 1).to_bytes(8, "big"))
+            kind, _, *code = await reader.readexactly(4)
+        assert (kind & 0x0F, int.from_bytes(code)) == (8, 1009)
 
 
 async def test_a_form_post_of_a_web_page_is_refused(app: App, client: Client) -> None:

@@ -1,5 +1,6 @@
 """What every request passes: known path and method, known host, known origin."""
 
+import json
 import logging
 
 import pytest
@@ -124,5 +125,35 @@ async def test_what_is_no_http_harms_nobody(app: App, client: Client, caplog: py
     for sent in (b"\x16\x03\x01\x02\x00", b"GARBAGE\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x00" * 1000):
         answer = await exchange(app.server.port, sent + b"\r\n\r\n")
         assert answer.split(b"\r\n")[0].endswith(b" 400 Bad Request")
+        error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+        assert error["code"] == "invalid_request"
+        assert error["message"].startswith("this is not valid HTTP: ")
     assert (await client.enqueue("e-1"))["seq"] == 1
-    assert "broker" not in {record.name.partition(".")[0] for record in caplog.records if record.levelno > logging.INFO}
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Host: localhost\r\nHost: evil.example",
+        b"Host: evil.example\r\nHost: localhost",
+        b"Host: localhost\r\nHost: localhost",
+    ],
+)
+async def test_a_request_with_two_hosts_is_refused(app: App, headers: bytes) -> None:
+    answer = await exchange(app.server.port, b"GET /livez HTTP/1.1\r\n%b\r\nConnection: close\r\n\r\n" % headers)
+    assert answer.split(b"\r\n")[0].endswith(b" 400 Bad Request")
+    assert b"Duplicate 'Host' header found" in answer
+
+
+async def test_an_origin_counts_whatever_its_case_and_of_several_each_must_be_allowed(start_app: StartApp) -> None:
+    app = await start_app({"server": {"allowedOrigins": ["https://panel.lan"]}})
+    for origins, status in [
+        (("https://panel.lan",), b"200"),
+        (("HTTPS://Panel.LAN",), b"200"),
+        (("https://panel.lan", "https://evil.example"), b"403"),
+        (("https://evil.example", "https://panel.lan"), b"403"),
+    ]:
+        lines = "".join(f"Origin: {origin}\r\n" for origin in origins).encode()
+        sent = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n%bConnection: close\r\n\r\n" % lines
+        assert (await exchange(app.server.port, sent)).split()[1] == status, origins

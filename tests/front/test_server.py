@@ -76,7 +76,7 @@ async def test_a_draining_broker_takes_no_new_connections(app: App) -> None:
     async with half_a_request(app.server.port, body("e-1")) as the_rest:
         draining = asyncio.create_task(app.drain())
         async with asyncio.timeout(5):  # long before the drain gives up on that request
-            await eventually(lambda: not app.server._runner.sites)
+            await eventually(lambda: not app.server.is_listening)
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", app.server.port)
         await the_rest()

@@ -48,12 +48,14 @@ async def half_a_request(port: int, body: bytes) -> AsyncIterator[Callable[[], A
 
 
 @asynccontextmanager
-async def websocket(app: App) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A subscriber as a bare connection, after the handshake."""
+async def websocket(
+    app: App, path: str = f"/v1/subscribe?stream={STREAM}"
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A WebSocket as a bare connection, after the handshake; a subscriber, unless the path says otherwise."""
     reader, writer = await asyncio.open_connection("127.0.0.1", app.server.port)
     try:
         writer.write(
-            f"GET /v1/subscribe?stream={STREAM} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+            f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
             "Connection: Upgrade\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
             "Sec-WebSocket-Version: 13\r\n\r\n".encode()
         )
