@@ -1,37 +1,21 @@
 """`WS /v1/subscribe?stream=NAME` (003 §7.2): credit, ack, nack and extend in; deliveries out."""
 
 import asyncio
-import logging
-from typing import Annotated
+from collections.abc import Callable
 
-import msgspec
 from aiohttp import WSMsgType, web
 
 from broker.contracts.names import stream_name_problem
 from broker.deliveries.outbox import DeliveryQueue
-from broker.errors import CourierError, InvalidRequest
+from broker.errors import CourierError, InvalidRequest, LeaseNotHeld
+from broker.front import control
 from broker.front.guard import PRINCIPAL
+from broker.front.line import Line
 from broker.front.replies import error_frame
 from broker.front.sockets import OpenSockets
-from broker.limits import EVENT_ID_BYTES_MAX
+from broker.limits import DELIVER_BATCH_MAX
 from broker.streams.registry import Registry
 from broker.streams.stream import Subscription
-
-log = logging.getLogger(__name__)
-
-EventId = Annotated[str, msgspec.Meta(max_length=EVENT_ID_BYTES_MAX)]
-
-
-class _Control(msgspec.Struct, forbid_unknown_fields=True):
-    credit: int | None = None
-    ack: EventId | None = None
-    nack: EventId | None = None
-    extend: EventId | None = None
-    delay_ms: int | None = msgspec.field(name="delayMs", default=None)
-    lease_ms: int | None = msgspec.field(name="leaseMs", default=None)
-
-
-_decode = msgspec.json.Decoder(_Control).decode
 
 
 class Subscribe:
@@ -48,57 +32,92 @@ class Subscribe:
         if (problem := stream_name_problem(name)) is not None:
             raise InvalidRequest(f"stream: {problem}; connect to /v1/subscribe?stream=NAME")
         request[PRINCIPAL].check_stream(name, "subscribe")
-        queue = DeliveryQueue()
+        queue = DeliveryQueue(_batch(request))
         subscription = self._registry.subscribe(name, queue)
+        stuck_bytes = 0
         try:
             async with self._sockets.accept(request) as socket:
-                sender = asyncio.create_task(self._send(socket, queue))
+                line = await Line.of(socket, request)
+                sender = asyncio.create_task(_send(line, queue))
                 try:
-                    await self._receive(socket, subscription)
+                    await self._receive(socket, subscription, queue)
                 finally:
+                    stuck_bytes = line.stuck_bytes
                     sender.cancel()
                     await asyncio.gather(sender, return_exceptions=True)
+                    line.cut()
         finally:
-            self._registry.unsubscribe(subscription)
+            self._leave(subscription, queue, stuck_bytes)
         return socket
 
     async def close(self) -> None:
         """Close every socket, saying that the broker goes away; let nobody in any more."""
         await self._sockets.close()
 
-    async def _send(self, socket: web.WebSocketResponse, queue: DeliveryQueue) -> None:
-        while not socket.closed:
-            for entry, attempt in await queue.take():
-                frame = b'{"deliver":%b,"attempt":%d,"seq":%d}' % (entry.envelope, attempt, entry.seq)
-                await socket.send_frame(frame, WSMsgType.TEXT)
+    def _leave(self, subscription: Subscription, queue: DeliveryQueue, stuck_bytes: int) -> None:
+        queue.unsent(stuck_bytes)
+        self._registry.unsubscribe(subscription)
 
-    async def _receive(self, socket: web.WebSocketResponse, subscription: Subscription) -> None:
+    async def _receive(self, socket: web.WebSocketResponse, subscription: Subscription, queue: DeliveryQueue) -> None:
         async for message in socket:
             try:
                 if message.type is not WSMsgType.TEXT:
                     raise InvalidRequest("control frames are JSON text, not binary")
-                self._control(subscription, message.data)
+                self._obey(subscription, control.parse(message.data), queue)
             except CourierError as error:
-                await socket.send_frame(error_frame(error), WSMsgType.TEXT)
+                queue.answer(error_frame(error))
+            await queue.answered()
 
-    def _control(self, subscription: Subscription, text: str) -> None:
-        try:
-            control = _decode(text)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise InvalidRequest(f"not a control frame: {error}") from None
-        match control:
-            case _Control(credit=int(credit), ack=None, nack=None, extend=None, delay_ms=None, lease_ms=None):
-                self._registry.grant(subscription, credit)
-            case _Control(credit=None, ack=str(event_id), nack=None, extend=None, delay_ms=None, lease_ms=None):
-                self._registry.ack(subscription, event_id)
-            case _Control(credit=None, ack=None, nack=str(event_id), extend=None, lease_ms=None):
-                self._registry.nack(subscription, event_id, control.delay_ms or 0)
-            case _Control(
-                credit=None, ack=None, nack=None, extend=str(event_id), delay_ms=None, lease_ms=int(lease_ms)
-            ):
-                self._registry.extend(subscription, event_id, lease_ms)
-            case _:
-                raise InvalidRequest(
-                    'a control frame is one of {"credit": n}, {"ack": id}, {"nack": id, "delayMs": n} '
-                    'and {"extend": id, "leaseMs": n}'
-                )
+    def _obey(self, subscription: Subscription, frame: control.Control, queue: DeliveryQueue) -> None:
+        if frame.credit is not None:
+            self._registry.grant(subscription, frame.credit)
+            return
+        settle = self._settle(subscription, frame)
+        for key in frame.keys:
+            try:
+                settle(key)
+            except CourierError as error:
+                error.detail.setdefault("id" if isinstance(key, str) else "seq", key)
+                queue.answer(error_frame(error))
+
+    def _settle(self, subscription: Subscription, frame: control.Control) -> Callable[[str | int], None]:
+        """What an ack, nack or extend does with each event that it names: the only calls into the registry."""
+        registry, attempt = self._registry, frame.attempt
+        if frame.ack is not None:
+            return lambda key: registry.ack(subscription, _held(subscription, key, attempt))
+        if frame.nack is not None:
+            delay_ms = frame.delay_ms or 0
+            return lambda key: registry.nack(subscription, _held(subscription, key, attempt), delay_ms)
+        lease_ms = frame.lease_ms or 0
+        return lambda key: registry.extend(subscription, _held(subscription, key, attempt), lease_ms)
+
+
+def _held(subscription: Subscription, key: str | int, attempt: int | None) -> str:
+    """The id of a held event that is named by its id or its sequence, and fenced by its attempt."""
+    if isinstance(key, str) and attempt is None:
+        return key
+    for entry in subscription.entries.values():
+        if key in (entry.id, entry.seq) and attempt in (None, entry.attempt):
+            return entry.id
+    raise LeaseNotHeld(f"{key!r} is not held by this subscriber; its lease may have run out")
+
+
+def _batch(request: web.Request) -> int | None:
+    """How many envelopes one frame may carry; None when each has a frame of its own."""
+    text = request.query.get("batch")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= DELIVER_BATCH_MAX):
+        raise InvalidRequest(f"batch must be a number from 1 to {DELIVER_BATCH_MAX}, not {text[:20]!r}")
+    return int(text)
+
+
+async def _send(line: Line, queue: DeliveryQueue) -> None:
+    """Send what is queued, one write at a time, until the reader is gone; then let its receiver end too."""
+    try:
+        while True:
+            await line.write(await queue.take())
+    except ConnectionError:
+        line.cut()
+    finally:
+        queue.end()
