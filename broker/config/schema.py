@@ -14,17 +14,7 @@ from broker.config import grammar
 
 # Keys that this version accepts and checks, but does not act on yet: `serve` warns when one is set, and
 # the reference page says so. Remove a key here when it comes alive.
-NOT_YET_ACTIVE = frozenset(
-    {
-        "journal.dedupeEntries",
-        "streams.durability",
-        "streams.perStreamCaps[].durability",
-        "streams.perStreamCaps[].leaseMs",
-        "streams.perStreamCaps[].maxDeliveries",
-        "streams.perStreamCaps[].maxDepth",
-        "triggers",
-    }
-)
+NOT_YET_ACTIVE = frozenset({"triggers"})
 
 Depth = Annotated[int, Meta(ge=1, le=limits.STREAM_DEPTH_MAX)]
 LeaseMs = Annotated[int, Meta(ge=limits.LEASE_MS_MIN, le=limits.LEASE_MS_MAX)]
@@ -165,7 +155,7 @@ class Journal(Section, frozen=True, kw_only=True):
         Meta(
             ge=limits.DEDUPE_ENTRIES_MIN,
             le=limits.DEDUPE_ENTRIES_MAX,
-            description="How many identities are remembered in memory. "
+            description="How many identities of streams in memory are remembered. "
             f"At least `journal.queueMax` + {limits.COMMIT_BATCH_MAX}, so that all that is in flight fits.",
         ),
     ] = limits.DEDUPE_ENTRIES_DEFAULT
@@ -201,14 +191,16 @@ class Streams(Section, frozen=True, kw_only=True):
     ] = limits.LEASE_MS_DEFAULT
     max_depth: Annotated[
         Depth,
-        Meta(description="How many events of one stream are kept in memory, at most; the rest waits in the ledger."),
+        Meta(description="How many events of one stream are in memory; more wait in the ledger, or are refused."),
     ] = limits.STREAM_DEPTH_DEFAULT
     max_deliveries: Annotated[
         Deliveries, Meta(description="After this many deliveries without an ack, an event is a dead letter.")
     ] = limits.DELIVERIES_DEFAULT
     auto_create: Annotated[
         bool,
-        Meta(description="Create a stream on its first use; else only those named in `streams.perStreamCaps` exist."),
+        Meta(
+            description="Create a stream on its first use; else only those that `streams.perStreamCaps` selects exist."
+        ),
     ] = True
     durability: Annotated[
         Durability, Meta(description="`journal`: on disk before it is acknowledged. `memory`: lost on restart.")

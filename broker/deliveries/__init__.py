@@ -1,4 +1,5 @@
 """Events on their way out to one reader.
 
-outbox    the deliveries that wait for a reader, taken all at once
+outbox    what waits for a reader, taken in chunks of one write
+framing   the frames of a chunk
 """

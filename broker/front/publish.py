@@ -2,8 +2,7 @@
 
 A frame is `{"to", "envelope"}` or an array of them; an array is committed together. When the ingest queue
 is full, or more than the window is unanswered, the socket is not read any more: TCP slows the producer
-down. The answers of one group commit are handed to the transport in one turn of the loop, and leave in one
-write.
+down. The answers of one group commit leave in one write.
 """
 
 import asyncio
@@ -19,11 +18,13 @@ from broker.admission.auth import Principal
 from broker.admission.gate import Gate
 from broker.contracts import courier
 from broker.contracts.inbound import InboundEvent
+from broker.deliveries.framing import text_frame_head
 from broker.errors import CourierError, InvalidRequest
 from broker.front.guard import PRINCIPAL
+from broker.front.line import Line
 from broker.front.replies import error_frame
 from broker.front.sockets import GOODBYE_SECONDS, Objection, OpenSockets
-from broker.limits import PUBLISH_WINDOW
+from broker.limits import PUBLISH_WINDOW, WRITE_BYTES_MAX
 
 
 class Answers:
@@ -63,19 +64,33 @@ class Answers:
             self._progress.clear()
             await self._progress.wait()
 
-    async def send(self, socket: web.WebSocketResponse) -> None:
-        """Send what is queued, for as long as the producer is there."""
+    async def send(self, line: Line) -> None:
+        """Send what is queued, all of it in one write, for as long as the producer is there."""
         try:
             while True:
                 await self._ready.wait()
                 self._ready.clear()
                 while self._frames:
-                    await socket.send_frame(self._frames[0], WSMsgType.TEXT)
-                    self._frames.popleft()
+                    await self._send_some(line)
                 self._progress.set()
+        except ConnectionError:
+            line.cut()
         finally:
             self._gone = True
             self._progress.set()
+
+    async def _send_some(self, line: Line) -> None:
+        """Send as much as one write may be. What is being sent still counts against the window."""
+        parts: list[bytes] = []
+        size = taken = 0
+        while taken < len(self._frames) and size < WRITE_BYTES_MAX:
+            frame = self._frames[taken]
+            parts += (text_frame_head(len(frame)), frame)
+            size += len(frame)
+            taken += 1
+        await line.write(b"".join(parts))
+        for _ in range(taken):
+            self._frames.popleft()
 
 
 class Publish:
@@ -93,7 +108,8 @@ class Publish:
         answers = Answers()
         async with self._sockets.accept(request) as socket:
             self._answers.add(answers)
-            sender = asyncio.create_task(answers.send(socket))
+            line = await Line.of(socket, request)
+            sender = asyncio.create_task(answers.send(line))
             try:
                 answers.put(orjson.dumps({"window": PUBLISH_WINDOW}))
                 await self._receive(socket, request[PRINCIPAL], answers)
@@ -101,6 +117,7 @@ class Publish:
                 self._answers.discard(answers)
                 sender.cancel()
                 await asyncio.gather(sender, return_exceptions=True)
+                line.cut()
         return socket
 
     async def revoke(self, objection: Objection) -> int:

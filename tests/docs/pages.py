@@ -144,6 +144,10 @@ def websocket_bounds() -> str:
             "NACK_DELAY_MS_MAX": "`delayMs`, in milliseconds",
             "LEASE_MS_MAX": f"`leaseMs`, in milliseconds (and at least {limits.LEASE_MS_MIN:,})",
             "FRAME_BYTES_MAX": "bytes of a frame to the broker",
+            "KEYS_PER_FRAME_MAX": "events that one `ack`, `nack` or `extend` names",
+            "DELIVER_BATCH_MAX": "`batch`, in envelopes of one frame",
+            "WRITE_BYTES_MAX": "bytes after which a write, and a frame of a batch, takes no further event",
+            "STALLED_READER_MS_MAX": "milliseconds that a connection may take no byte of what is to be sent",
             "LEASES_MAX": "deliveries that are out at once, over all streams",
         }
     )
