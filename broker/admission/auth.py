@@ -41,6 +41,11 @@ class Principal:
         if not self.may("streams", stream, action):
             raise Forbidden(f"the token {self.name!r} lacks the scope streams:{stream}:{action}")
 
+    def check_admin(self) -> None:
+        """Raise Forbidden unless this caller may act as an operator."""
+        if ["admin", "*"] not in self._scopes:
+            raise Forbidden(f"the token {self.name!r} lacks the scope admin:*")
+
 
 class Authenticator:
     """Finds the principal of a request."""
@@ -53,7 +58,7 @@ class Authenticator:
             else:
                 digest = bytes.fromhex((token.token_hash or "").removeprefix("sha256:"))
             self._principals[digest] = Principal(token.name or f"token-{position}", token.scopes)
-        self._everybody = Principal(LOCAL, ("streams:*:enqueue", "streams:*:subscribe", "views:*:read"))
+        self._everybody = Principal(LOCAL, ("streams:*:enqueue", "streams:*:subscribe", "views:*:read", "admin:*"))
 
     @property
     def has_tokens(self) -> bool:

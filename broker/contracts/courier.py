@@ -25,7 +25,7 @@ class _Request(msgspec.Struct):
     envelope: Raw
 
 
-class _Envelope(msgspec.Struct):
+class Envelope(msgspec.Struct):
     """The fields of 003 §4.1. Unknown ones are kept, because the envelope's own bytes are."""
 
     id: str
@@ -45,7 +45,7 @@ class _Envelope(msgspec.Struct):
 
 _decode_request = msgspec.json.Decoder(_Request).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
-_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decode_envelope = msgspec.json.Decoder(Envelope).decode
 
 
 def source_system(stream: str) -> str:

@@ -7,7 +7,7 @@ the journal (through the `Ledger` it was given) what became of each delivery.
 import asyncio
 import logging
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from _fast import Leases
 from broker.clock import Clock
@@ -73,6 +73,29 @@ class Registry:
     def all(self) -> Iterable[Stream]:
         """Every stream."""
         return self._streams.values()
+
+    def names(self) -> list[str]:
+        """The names of all streams, sorted."""
+        return sorted(self._streams)
+
+    def stats(self, name: str) -> dict[str, Any] | None:
+        """A stream in figures (003 §7.1), if there is one of this name."""
+        stream = self._streams.get(name)
+        if stream is None:
+            return None
+        return {
+            "depth": stream.pending - stream.in_flight,
+            "inflight": stream.in_flight,
+            "rateIn": 0.0,
+            "rateOut": 0.0,
+            "latP50": None,
+            "latP95": None,
+            "lastTs": None,
+        }
+
+    def is_leased(self, _stream: str, seq: int) -> bool:
+        """Whether a subscriber holds the event of this sequence."""
+        return seq in self._holders
 
     def open(self, name: str) -> Stream:
         """The stream of this name, made if it may be; raise UnknownStream or OverQuota if it may not."""
