@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from broker.front import shapes
 from broker.front.requests import JSON, NDJSON
-from broker.limits import PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, SEQ_MAX
+from broker.limits import PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, SEQ_MAX, STREAM_NAME_BYTES_MAX
 
 
 class Parameter(NamedTuple):
@@ -19,6 +19,7 @@ class Parameter(NamedTuple):
     """`path` or `query`."""
     schema: dict[str, Any]
     meaning: str
+    example: Any = None
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Endpoint:
     """What may be sent, by content type; of NDJSON, one line."""
     answers: dict[str, Any] = field(default_factory=dict)
     """What is answered with 200, by content type; of NDJSON, what one line may be."""
+    example: Any = None
+    """A body in JSON."""
     not_ready: type[Any] | None = None
     """What is answered with 503, if that is not an error."""
 
@@ -50,8 +53,9 @@ def _text(name: str, meaning: str) -> Parameter:
     return Parameter(name, "query", {"type": "string", "minLength": 1}, meaning)
 
 
-def _in_path(name: str, meaning: str) -> Parameter:
-    return Parameter(name, "path", {"type": "string", "minLength": 1}, f"{meaning}; every / in it may be %2F")
+def _in_path(name: str, meaning: str, example: str, **more: Any) -> Parameter:
+    schema = {"type": "string", "minLength": 1, **more}
+    return Parameter(name, "path", schema, f"{meaning}; every / in it is written as %2F", example)
 
 
 def _integer(name: str, meaning: str, low: int, high: int, default: int) -> Parameter:
@@ -60,8 +64,20 @@ def _integer(name: str, meaning: str, low: int, high: int, default: int) -> Para
 
 
 _LIMIT = _integer("limit", "how many at most", 1, PAGE_LIMIT_MAX, PAGE_LIMIT_DEFAULT)
-_STREAM = _in_path("stream", "the name of a stream")
-_SEQ = Parameter("seq", "path", {"type": "integer", "minimum": 1, "maximum": SEQ_MAX}, "the sequence of an event")
+_EXAMPLE_STREAM = "agents/Jen/inbox"
+_STREAM_NAME = {"pattern": "^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$", "maxLength": STREAM_NAME_BYTES_MAX}
+_STREAM = _in_path("stream", "the name of a stream", _EXAMPLE_STREAM, **_STREAM_NAME)
+_SEQ = Parameter("seq", "path", {"type": "integer", "minimum": 1, "maximum": SEQ_MAX}, "the sequence of an event", 1)
+_EXAMPLE_REQUEST = {
+    "to": _EXAMPLE_STREAM,
+    "envelope": {
+        "id": "e-91a",
+        "ts": "2025-10-18T19:55:00Z",
+        "to": _EXAMPLE_STREAM,
+        "type": "sprint.assign",
+        "payload": {"wave": "B", "title": "Plan xenoctl CLI"},
+    },
+}
 _FILTER = (
     _text("stream", "only of this stream; * stands for anything"),
     _text("type", "only of this type"),
@@ -78,6 +94,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "POST", "/v1/enqueue", "enqueue", "Store one event, or many as lines of JSON; answered when they are on disk",
         "streams:STREAM:enqueue",
         bodies={JSON: shapes.EnqueueRequest, NDJSON: shapes.EnqueueRequest},
+        example=_EXAMPLE_REQUEST,
         answers={JSON: shapes.EnqueueReply, NDJSON: (shapes.EnqueueReply, shapes.Error)},
     ),
     Endpoint(
@@ -106,7 +123,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         "GET", "/v1/receipts/{source}/{id}", "receipt", "What became of one event", "streams:STREAM:subscribe",
-        parameters=(_in_path("source", "where it came from: stream:NAME"), _in_path("id", "its id")),
+        parameters=(
+            _in_path("source", "where it came from: stream:NAME", f"stream:{_EXAMPLE_STREAM}"),
+            _in_path("id", "its id", "e-91a"),
+        ),
         answers={JSON: shapes.Receipt},
     ),
     Endpoint(
@@ -125,7 +145,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         "POST", "/v1/dead-letters/{seq}/discard", "discardDeadLetter", "Let a dead letter go",
-        "admin:*", parameters=(_SEQ,), bodies={JSON: shapes.DiscardRequest}, answers={JSON: shapes.Discarded},
+        "admin:*", parameters=(_SEQ,), bodies={JSON: shapes.DiscardRequest}, example={"reason": "known bug"},
+        answers={JSON: shapes.Discarded},
     ),
     Endpoint(
         "POST", "/v1/dead-letters/replay", "replayDeadLetters", "Send all dead letters that match to their streams",

@@ -89,10 +89,14 @@ def _operation(endpoint: Endpoint, by_type: dict[Any, dict[str, Any]]) -> dict[s
                 "description": parameter.meaning,
                 "schema": parameter.schema,
             }
+            | ({} if parameter.example is None else {"example": parameter.example})
             for parameter in endpoint.parameters
         ]
     if endpoint.bodies:
-        operation["requestBody"] = {"required": True, "content": _content(endpoint.bodies, by_type)}
+        content = _content(endpoint.bodies, by_type)
+        if endpoint.example is not None:
+            content[JSON]["example"] = endpoint.example
+        operation["requestBody"] = {"required": True, "content": content}
     return operation
 
 
