@@ -13,13 +13,19 @@ from broker.admission.gate import Gate
 from broker.admission.quota import quota_for
 from broker.clock import Clock, SystemClock
 from broker.config import Auth, Config
+from broker.front.asyncapi import asyncapi
+from broker.front.dead_letters import DeadLetterEndpoints
+from broker.front.documents import Documents
+from broker.front.enqueue import Enqueue
 from broker.front.guard import Guard
-from broker.front.http import Enqueue
+from broker.front.openapi import openapi
 from broker.front.probes import PROMISES, Probes
 from broker.front.publish import Publish
+from broker.front.queries import Queries
 from broker.front.server import Server, check_exposure
 from broker.front.subscribe import Subscribe
 from broker.journal import reader
+from broker.journal.dead_letters import DeadLetters
 from broker.journal.journal import Journal
 from broker.journal.retention import Retention
 from broker.streams.memory import Intake
@@ -45,6 +51,8 @@ class App:
         """Set when the journal has failed for good and the process must end."""
         self._publish = Publish(self.gate, journal.room)
         self._subscribe = Subscribe(self.registry)
+        self._queries = Queries(self.registry, journal.readers)
+        self._dead_letters = DeadLetterEndpoints(DeadLetters(journal, clock))
         self._probes = Probes(journal.health, journal.synchronous, lambda: self.gate.draining)
         self._retention = Retention(journal, config.journal.retention, clock)
         self._sweeping: asyncio.Task[None] | None = None
@@ -59,6 +67,19 @@ class App:
         route("POST", "/v1/enqueue", Enqueue(self.gate).handle)
         route("GET", "/v1/publish", self._publish.handle)
         route("GET", "/v1/subscribe", self._subscribe.handle)
+
+        route("GET", "/v1/streams", self._queries.list_streams)
+        route("GET", "/v1/streams/{stream:.+}/stats", self._queries.stats)
+        route("GET", "/v1/streams/{stream:.+}/events", self._queries.events)
+        route("GET", "/v1/receipts/{source:[^/]+}/{id:[^/]+}", self._queries.receipt)
+        route("GET", "/v1/dead-letters", self._dead_letters.list_letters)
+        route("POST", "/v1/dead-letters/replay", self._dead_letters.replay_many)
+        route("POST", "/v1/dead-letters/discard", self._dead_letters.discard_many)
+        route("GET", "/v1/dead-letters/{seq:[^/]+}", self._dead_letters.inspect)
+        route("POST", "/v1/dead-letters/{seq:[^/]+}/replay", self._dead_letters.replay)
+        route("POST", "/v1/dead-letters/{seq:[^/]+}/discard", self._dead_letters.discard)
+        route("GET", "/openapi.json", Documents(openapi()).handle)
+        route("GET", "/asyncapi.json", Documents(asyncapi()).handle)
 
     @classmethod
     async def start(cls, config: Config, clock: Clock | None = None) -> "App":

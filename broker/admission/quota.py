@@ -130,8 +130,8 @@ def quota_for(auth: Auth, caps: Mapping[str, StreamCaps], clock: Clock) -> Quota
 
 
 def _buckets(caps: Mapping[str, StreamCaps]) -> Callable[[str], Bucket | None]:
-    """The function from a stream to its bucket: that of the most specific pattern, which may have none."""
-    buckets = {pattern: None if each.rate is None else Bucket(each.rate) for pattern, each in caps.items()}
+    """The function from a stream to its bucket: that of the most specific pattern that has a rate."""
+    buckets = {pattern: Bucket(each.rate) for pattern, each in caps.items() if each.rate is not None}
 
     @lru_cache(maxsize=STREAM_RATES_REMEMBERED_MAX)
     def bucket_of(stream: str) -> Bucket | None:

@@ -25,7 +25,7 @@ class _Request(msgspec.Struct):
     envelope: Raw
 
 
-class _Envelope(msgspec.Struct):
+class Envelope(msgspec.Struct):
     """The fields of 003 §4.1. Unknown ones are kept, because the envelope's own bytes are."""
 
     id: str
@@ -45,7 +45,7 @@ class _Envelope(msgspec.Struct):
 
 _decode_request = msgspec.json.Decoder(_Request).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
-_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decode_envelope = msgspec.json.Decoder(Envelope).decode
 
 
 def source_system(stream: str) -> str:
@@ -111,7 +111,7 @@ def parse_envelope(to: str, raw: bytes, received_at: int) -> InboundEvent:
     )
 
 
-def _partition_key(envelope: _Envelope) -> str | None:
+def _partition_key(envelope: Envelope) -> str | None:
     if envelope.partition_key is UNSET:
         return None
     if (problem := text_problem(envelope.partition_key, PARTITION_KEY_BYTES_MAX)) is not None:

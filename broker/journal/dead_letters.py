@@ -63,9 +63,9 @@ FROM ledger INDEXED BY ledger_dead_letters WHERE state = 2
 """
 _SELECT = """
 SELECT seq, stream, type, source_system, source_event_id, process_error, process_attempts, received_at,
-  process_first_attempt_at, state_changed_at, envelope
+  process_first_attempt_at, state_changed_at, envelope, payload_sha256
 """
-_PAGE = _SELECT.replace(", envelope", "") + _MATCHES + "AND seq > :after_seq ORDER BY seq LIMIT :limit"
+_PAGE = _SELECT.replace(", envelope, payload_sha256", "") + _MATCHES + "AND seq > :after_seq ORDER BY seq LIMIT :limit"
 _COUNT = "SELECT count(*)" + _MATCHES
 _ONE = _SELECT + "FROM ledger WHERE seq = ? AND state = 2"
 
@@ -89,12 +89,13 @@ def count_matching(connection: apsw.Connection, wanted: Filter) -> int:
     return found
 
 
-def read_one(connection: apsw.Connection, seq: int) -> tuple[DeadLetter, bytes | None]:
-    """One dead letter with its envelope; raise NotFound if there is none with this sequence."""
+def read_one(connection: apsw.Connection, seq: int) -> tuple[DeadLetter, bytes | None, bool]:
+    """One dead letter, its envelope, and whether that is what was received; raise NotFound if there is none."""
     row = connection.execute(_ONE, (seq,)).fetchone()
     if row is None:
         raise NotFound(f"there is no dead letter with sequence {seq}")
-    return DeadLetter(*row[:-1]), row[-1]
+    *letter, envelope, digest = row
+    return DeadLetter(*letter), envelope, envelope is not None and matches(envelope, digest)
 
 
 class Progress(NamedTuple):
@@ -128,8 +129,8 @@ class DeadLetters:
         """How many a replay or a discard would touch: the dry run."""
         return await self._journal.readers.run(count_matching, wanted)
 
-    async def inspect(self, seq: int) -> tuple[DeadLetter, bytes | None]:
-        """One dead letter with its envelope; raise NotFound if there is none."""
+    async def inspect(self, seq: int) -> tuple[DeadLetter, bytes | None, bool]:
+        """One dead letter, its envelope, and whether that is what was received; raise NotFound if there is none."""
         return await self._journal.readers.run(read_one, seq)
 
     async def replay_one(self, seq: int) -> int:

@@ -41,3 +41,7 @@ class Meter:
         self.rate_out = Rate()
         self.latency = Histogram()
         """From the receipt of an event to its first delivery, in microseconds."""
+
+    def latency_ms(self, percentile: int) -> float | None:
+        """A percentile of the latency in milliseconds; None before the first delivery."""
+        return self.latency.percentile(percentile) / 1000 if self.latency.count else None

@@ -143,8 +143,8 @@ class Registry:
             "inflight": stream.in_flight,
             "rateIn": round(meter.rate_in.per_second(now_ms), 3),
             "rateOut": round(meter.rate_out.per_second(now_ms), 3),
-            "latP50": meter.latency.percentile(50) / 1000,
-            "latP95": meter.latency.percentile(95) / 1000,
+            "latP50": meter.latency_ms(50),
+            "latP95": meter.latency_ms(95),
             "lastTs": None if last is None else last.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "subscribers": len(stream.credits),
             "durability": "memory" if stream.rules.in_memory else "journal",
@@ -158,8 +158,11 @@ class Registry:
             },
         }
 
-    def is_leased(self, seq: int) -> bool:
-        """Whether a consumer has this event just now."""
+    def is_leased(self, name: str, seq: int) -> bool:
+        """Whether a consumer has this event of a stream just now."""
+        stream = self._streams.get(name)
+        if stream is None or not stream.in_flight:
+            return False
         return any(seq in subscription.entries for subscription in self._subscriptions)
 
     # Subscribers.

@@ -58,7 +58,10 @@ async def test_another_content_type_is_refused(client: Client) -> None:
         answer = await client.post(body(), {"Content-Type": content_type})
         message = assert_error(answer, 415, "unsupported_content_type")
         found = content_type.partition(";")[0]
-        assert message == f"the content type is '{found}'; send JSON as 'Content-Type: application/json'"
+        assert message == (
+            f"the content type is '{found}'; "
+            "send JSON as 'Content-Type: application/json' or 'Content-Type: application/x-ndjson'"
+        )
 
 
 async def test_json_with_parameters_or_in_capitals_is_json(client: Client) -> None:

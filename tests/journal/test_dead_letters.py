@@ -27,8 +27,8 @@ async def letters(journal: Journal, clock: ManualClock) -> DeadLetters:
 
 
 async def test_a_dead_letter_keeps_reason_attempts_times_and_origin(letters: DeadLetters, clock: ManualClock) -> None:
-    letter, envelope = await letters.inspect(2)
-    assert envelope == b'{"id":"e2"}'
+    letter, envelope, is_whole = await letters.inspect(2)
+    assert (envelope, is_whole) == (b'{"id":"e2"}', True)
     assert (letter.stream, letter.source_event_id, letter.reason) == ("x", "e2", "its lease ran out")
     assert (letter.attempts, letter.received_at, letter.first_attempt_at) == (10, 1_000_000, 200)
     assert letter.dead_at == clock.wall_us() - 3_000_000

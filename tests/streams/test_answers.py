@@ -65,8 +65,8 @@ async def test_an_event_that_is_never_sent_is_never_given_up(registry: Registry,
 async def test_a_lease_that_is_held_is_known(registry: Registry, ledger: FakeLedger) -> None:
     subscription = registry.subscribe("s", Inbox())
     registry.committed(ledger.write_all("s", "a"))
-    assert not registry.is_leased(1)
+    assert not registry.is_leased("s", 1)
     registry.grant(subscription, 1)
-    assert registry.is_leased(1)
+    assert registry.is_leased("s", 1)
     registry.ack(subscription, "a")
-    assert not registry.is_leased(1)
+    assert not registry.is_leased("s", 1)

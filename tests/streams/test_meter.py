@@ -25,7 +25,13 @@ async def test_an_unknown_stream_has_no_stats_and_an_empty_one_has_zeros(registr
     assert registry.stats("s") is None
     registry.open("s")
     stats = registry.stats("s")
-    assert (stats["depth"], stats["inflight"], stats["rateIn"], stats["latP95"], stats["lastTs"]) == (0, 0, 0, 0, None)
+    assert (stats["depth"], stats["inflight"], stats["rateIn"], stats["latP95"], stats["lastTs"]) == (
+        0,
+        0,
+        0,
+        None,
+        None,
+    )
 
 
 async def test_the_stats_tell_how_a_stream_is_doing(registry: Registry, ledger: FakeLedger, clock: ManualClock) -> None:

@@ -1,0 +1,128 @@
+"""The AsyncAPI document: the two WebSockets, from the table of endpoints and the shapes of their frames."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Raw
+
+from broker.front import shapes
+from broker.front.endpoints import ENDPOINTS, Endpoint
+from broker.front.openapi import info
+from broker.front.shapes import Shape
+from broker.limits import CREDIT_MAX, EVENT_ID_BYTES_MAX, LEASE_MS_MAX, LEASE_MS_MIN, NACK_DELAY_MS_MAX
+
+EventId = Annotated[str, Meta(max_length=EVENT_ID_BYTES_MAX)]
+
+
+class Window(Shape):
+    """The first frame to a producer: so many events may be unanswered."""
+
+    window: int
+
+
+class PublishAck(msgspec.Struct, omit_defaults=True):
+    """An event is on disk."""
+
+    ack: str
+    seq: shapes.Seq
+    duplicate: bool
+    payload_conflict: bool = False
+
+
+class Credit(Shape):
+    """Lets the broker deliver so many events more."""
+
+    credit: Annotated[int, Meta(ge=1, le=CREDIT_MAX)]
+
+
+class Ack(Shape):
+    """An event is done."""
+
+    ack: EventId
+
+
+class Nack(Shape):
+    """An event could not be done: back to the tail of its stream, after a delay if one is given."""
+
+    nack: EventId
+    delay_ms: Annotated[int, Meta(ge=0, le=NACK_DELAY_MS_MAX)] = 0
+
+
+class Extend(Shape):
+    """The lease of an event ends so many milliseconds from now."""
+
+    extend: EventId
+    lease_ms: Annotated[int, Meta(ge=LEASE_MS_MIN, le=LEASE_MS_MAX)]
+
+
+class Delivery(Shape):
+    """An event, with the number of its delivery."""
+
+    deliver: Raw
+    attempt: int
+    seq: shapes.Seq
+
+
+FRAMES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
+    "publish": ((shapes.EnqueueRequest,), (Window, PublishAck, shapes.Error)),
+    "subscribe": ((Credit, Ack, Nack, Extend), (Delivery, shapes.Error)),
+}
+"""What each socket takes, and what it sends."""
+
+_REFERENCE = "#/components/schemas/{name}"
+
+
+def asyncapi() -> dict[str, Any]:
+    """The document, version 3.0."""
+    sockets = [endpoint for endpoint in ENDPOINTS if endpoint.is_socket]
+    kinds = dict.fromkeys(kind for endpoint in sockets for way in FRAMES[endpoint.name] for kind in way)
+    _, schemas = msgspec.json.schema_components(list(kinds), ref_template=_REFERENCE)
+    operations: dict[str, Any] = {}
+    for endpoint in sockets:
+        taken, sent = FRAMES[endpoint.name]
+        operations[f"{endpoint.name}.receive"] = _operation(endpoint, "receive", taken)
+        operations[f"{endpoint.name}.send"] = _operation(endpoint, "send", sent)
+    return {
+        "asyncapi": "3.0.0",
+        "info": info("Courier over WebSocket"),
+        "channels": {endpoint.name: _channel(endpoint) for endpoint in sockets},
+        "operations": operations,
+        "components": {
+            "schemas": schemas,
+            "messages": {
+                kind.__name__: {
+                    "contentType": "application/json",
+                    "summary": (kind.__doc__ or "").strip(),
+                    "payload": {"$ref": _REFERENCE.format(name=kind.__name__)},
+                }
+                for kind in kinds
+            },
+        },
+    }
+
+
+def _channel(endpoint: Endpoint) -> dict[str, Any]:
+    taken, sent = FRAMES[endpoint.name]
+    channel: dict[str, Any] = {
+        "address": endpoint.path,
+        "summary": endpoint.summary,
+        "description": f"A token needs the scope `{endpoint.scope}`.",
+        "messages": {
+            kind.__name__: {"$ref": f"#/components/messages/{kind.__name__}"} for kind in dict.fromkeys((*taken, *sent))
+        },
+    }
+    if endpoint.parameters:
+        query = {each.name: {**each.schema, "description": each.meaning} for each in endpoint.parameters}
+        schema = {"type": "object", "properties": query, "required": [each.name for each in endpoint.parameters]}
+        channel["bindings"] = {"ws": {"query": schema}}
+    return channel
+
+
+def _operation(endpoint: Endpoint, action: str, kinds: tuple[Any, ...]) -> dict[str, Any]:
+    """What the broker does: it receives what a client sends."""
+    channel = f"#/channels/{endpoint.name}"
+    return {
+        "action": action,
+        "channel": {"$ref": channel},
+        "messages": [{"$ref": f"{channel}/messages/{kind.__name__}"} for kind in kinds],
+    }

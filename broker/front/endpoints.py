@@ -1,0 +1,163 @@
+"""Every endpoint of the broker, described once; the OpenAPI and AsyncAPI documents are generated from it.
+
+A test compares it with the routes of a running broker, so whoever adds a route adds its description here.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from broker.front import shapes
+from broker.front.requests import JSON, NDJSON
+from broker.limits import PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, SEQ_MAX, STREAM_NAME_BYTES_MAX
+
+
+class Parameter(NamedTuple):
+    """A part of the path or of the query."""
+
+    name: str
+    place: str
+    """`path` or `query`."""
+    schema: dict[str, Any]
+    meaning: str
+    example: Any = None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One method of one path."""
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    scope: str | None = None
+    """Which scope a token needs; None if any token will do."""
+    needs_token: bool = True
+    parameters: tuple[Parameter, ...] = ()
+    bodies: dict[str, type[Any]] = field(default_factory=dict)
+    """What may be sent, by content type; of NDJSON, one line."""
+    answers: dict[str, Any] = field(default_factory=dict)
+    """What is answered with 200, by content type; of NDJSON, what one line may be."""
+    example: Any = None
+    """A body in JSON."""
+    not_ready: type[Any] | None = None
+    """What is answered with 503, if that is not an error."""
+
+    @property
+    def is_socket(self) -> bool:
+        """Whether it becomes a WebSocket."""
+        return not self.answers
+
+
+def _text(name: str, meaning: str) -> Parameter:
+    return Parameter(name, "query", {"type": "string", "minLength": 1}, meaning)
+
+
+def _in_path(name: str, meaning: str, example: str, **more: Any) -> Parameter:
+    schema = {"type": "string", "minLength": 1, **more}
+    return Parameter(name, "path", schema, f"{meaning}; every / in it is written as %2F", example)
+
+
+def _integer(name: str, meaning: str, low: int, high: int, default: int) -> Parameter:
+    schema = {"type": "integer", "minimum": low, "maximum": high, "default": default}
+    return Parameter(name, "query", schema, meaning)
+
+
+_LIMIT = _integer("limit", "how many at most", 1, PAGE_LIMIT_MAX, PAGE_LIMIT_DEFAULT)
+_EXAMPLE_STREAM = "agents/Jen/inbox"
+_STREAM_NAME = {"pattern": "^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$", "maxLength": STREAM_NAME_BYTES_MAX}
+_STREAM = _in_path("stream", "the name of a stream", _EXAMPLE_STREAM, **_STREAM_NAME)
+_SEQ = Parameter("seq", "path", {"type": "integer", "minimum": 1, "maximum": SEQ_MAX}, "the sequence of an event", 1)
+_EXAMPLE_REQUEST = {
+    "to": _EXAMPLE_STREAM,
+    "envelope": {
+        "id": "e-91a",
+        "ts": "2025-10-18T19:55:00Z",
+        "to": _EXAMPLE_STREAM,
+        "type": "sprint.assign",
+        "payload": {"wave": "B", "title": "Plan xenoctl CLI"},
+    },
+}
+_FILTER = (
+    _text("stream", "only of this stream; * stands for anything"),
+    _text("type", "only of this type"),
+    _text("reason", "only with this text in the reason"),
+)
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint("GET", "/livez", "livez", "The process is there", needs_token=False, answers={JSON: shapes.Alive}),
+    Endpoint(
+        "GET", "/readyz", "readyz", "Whether events are taken, and what an acknowledgement means",
+        needs_token=False, answers={JSON: shapes.Readiness}, not_ready=shapes.Readiness,
+    ),
+    Endpoint(
+        "POST", "/v1/enqueue", "enqueue", "Store one event, or many as lines of JSON; answered when they are on disk",
+        "streams:STREAM:enqueue",
+        bodies={JSON: shapes.EnqueueRequest, NDJSON: shapes.EnqueueRequest},
+        example=_EXAMPLE_REQUEST,
+        answers={JSON: shapes.EnqueueReply, NDJSON: (shapes.EnqueueReply, shapes.Error)},
+    ),
+    Endpoint(
+        "GET", "/v1/publish", "publish", "A WebSocket that takes events and acknowledges them",
+        "streams:STREAM:enqueue",
+    ),
+    Endpoint(
+        "GET", "/v1/subscribe", "subscribe", "A WebSocket that delivers the events of one stream against credit",
+        "streams:STREAM:subscribe",
+        parameters=(Parameter("stream", "query", {"type": "string"}, "the name of a stream"),),
+    ),
+    Endpoint(
+        "GET", "/v1/streams", "listStreams", "The streams that the caller may subscribe to",
+        "streams:STREAM:subscribe",
+        parameters=(_text("after", "only names behind this one"), _LIMIT), answers={JSON: shapes.StreamList},
+    ),
+    Endpoint(
+        "GET", "/v1/streams/{stream}/stats", "streamStats", "A stream in figures", "streams:STREAM:subscribe",
+        parameters=(_STREAM,), answers={JSON: shapes.StreamStats},
+    ),
+    Endpoint(
+        "GET", "/v1/streams/{stream}/events", "browseEvents", "The events of a stream, without consuming them",
+        "streams:STREAM:subscribe",
+        parameters=(_STREAM, _integer("from", "the first sequence to look at", 1, SEQ_MAX, 1), _LIMIT),
+        answers={JSON: shapes.EventPage},
+    ),
+    Endpoint(
+        "GET", "/v1/receipts/{source}/{id}", "receipt", "What became of one event", "streams:STREAM:subscribe",
+        parameters=(
+            _in_path("source", "where it came from: stream:NAME", f"stream:{_EXAMPLE_STREAM}"),
+            _in_path("id", "its id", "e-91a"),
+        ),
+        answers={JSON: shapes.Receipt},
+    ),
+    Endpoint(
+        "GET", "/v1/dead-letters", "listDeadLetters", "Dead letters of streams that the caller may subscribe to",
+        "streams:STREAM:subscribe",
+        parameters=(*_FILTER, _integer("after", "only behind this sequence", 0, SEQ_MAX, 0), _LIMIT),
+        answers={JSON: shapes.DeadLetterPage},
+    ),
+    Endpoint(
+        "GET", "/v1/dead-letters/{seq}", "inspectDeadLetter", "One dead letter with its envelope",
+        "streams:STREAM:subscribe", parameters=(_SEQ,), answers={JSON: shapes.DeadLetterWhole},
+    ),
+    Endpoint(
+        "POST", "/v1/dead-letters/{seq}/replay", "replayDeadLetter", "Send a dead letter to its stream again",
+        "admin:*", parameters=(_SEQ,), answers={JSON: shapes.Replayed},
+    ),
+    Endpoint(
+        "POST", "/v1/dead-letters/{seq}/discard", "discardDeadLetter", "Let a dead letter go",
+        "admin:*", parameters=(_SEQ,), bodies={JSON: shapes.DiscardRequest}, example={"reason": "known bug"},
+        answers={JSON: shapes.Discarded},
+    ),
+    Endpoint(
+        "POST", "/v1/dead-letters/replay", "replayDeadLetters", "Send all dead letters that match to their streams",
+        "admin:*", bodies={JSON: shapes.BulkReplayRequest},
+        answers={JSON: shapes.Matching, NDJSON: (shapes.ProgressLine, shapes.Error)},
+    ),
+    Endpoint(
+        "POST", "/v1/dead-letters/discard", "discardDeadLetters", "Let all dead letters that match go",
+        "admin:*", bodies={JSON: shapes.BulkDiscardRequest},
+        answers={JSON: shapes.Matching, NDJSON: (shapes.ProgressLine, shapes.Error)},
+    ),
+    Endpoint("GET", "/openapi.json", "openapi", "The HTTP endpoints, for programs", answers={JSON: dict[str, Any]}),
+    Endpoint("GET", "/asyncapi.json", "asyncapi", "The WebSockets, for programs", answers={JSON: dict[str, Any]}),
+)  # fmt: skip
