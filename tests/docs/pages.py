@@ -130,8 +130,14 @@ def http_bounds() -> str:
             "EVENT_TYPE_BYTES_MAX": "bytes of an event's `type`",
             "ENVELOPE_BYTES_MAX": "bytes of an envelope",
             "BODY_BYTES_DEFAULT": "bytes of a body, unless `server.maxBodyBytes` says otherwise",
+            "NDJSON_LINES_MAX": "lines of a body of many events, blank ones included",
             "JSON_DEPTH_MAX": "levels of nesting in a body",
             "STREAMS_MAX": "streams",
+            "PAGE_LIMIT_MAX": f"`limit` of a page ({limits.PAGE_LIMIT_DEFAULT} if it is not given)",
+            "BROWSE_ROWS_MAX": "events of the ledger that one request for the events of a stream looks at",
+            "BROWSE_BYTES_MAX": "bytes of envelopes on such a page, if it has more than one",
+            "DISCARD_REASON_BYTES_MAX": "bytes of the `reason` of a discard",
+            "FILTER_TEXT_BYTES_MAX": "bytes of one part of a filter",
         }
     )
 

@@ -55,5 +55,5 @@ async def test_no_request_of_schemathesis_ends_in_a_5xx_or_in_an_answer_that_is_
     over_http = [endpoint.path for endpoint in ENDPOINTS if not endpoint.is_socket]
     assert int(operations[0]) == len(over_http) - 1, "all but the document itself, which schemathesis leaves out"
     assert int(cases[1]) > 500
-    assert not [line for line in broker.stderr_lines if "failed" in line or "Traceback" in line]
+    assert not [line for line in broker.stderr_lines if "broker.front" in line], "an error of the broker's own"
     assert broker.terminate_and_wait() == 0
