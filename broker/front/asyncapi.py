@@ -9,9 +9,20 @@ from broker.front import shapes
 from broker.front.endpoints import ENDPOINTS, Endpoint
 from broker.front.openapi import info
 from broker.front.shapes import Shape
-from broker.limits import CREDIT_MAX, EVENT_ID_BYTES_MAX, LEASE_MS_MAX, LEASE_MS_MIN, NACK_DELAY_MS_MAX
+from broker.limits import (
+    CREDIT_MAX,
+    DELIVER_BATCH_MAX,
+    EVENT_ID_BYTES_MAX,
+    KEYS_PER_FRAME_MAX,
+    LEASE_MS_MAX,
+    LEASE_MS_MIN,
+    NACK_DELAY_MS_MAX,
+)
 
-EventId = Annotated[str, Meta(max_length=EVENT_ID_BYTES_MAX)]
+Key = Annotated[str, Meta(max_length=EVENT_ID_BYTES_MAX)] | int
+Keys = Key | Annotated[list[Key], Meta(min_length=1, max_length=KEYS_PER_FRAME_MAX)]
+"""The ids or sequences of one event or of several."""
+Attempt = Annotated[int, Meta(ge=1)] | msgspec.UnsetType
 
 
 class Window(Shape):
@@ -36,23 +47,26 @@ class Credit(Shape):
 
 
 class Ack(Shape):
-    """An event is done."""
+    """An event is done, or several are."""
 
-    ack: EventId
+    ack: Keys
+    attempt: Attempt = msgspec.UNSET
 
 
 class Nack(Shape):
     """An event could not be done: back to the tail of its stream, after a delay if one is given."""
 
-    nack: EventId
+    nack: Keys
     delay_ms: Annotated[int, Meta(ge=0, le=NACK_DELAY_MS_MAX)] = 0
+    attempt: Attempt = msgspec.UNSET
 
 
 class Extend(Shape):
     """The lease of an event ends so many milliseconds from now."""
 
-    extend: EventId
+    extend: Keys
     lease_ms: Annotated[int, Meta(ge=LEASE_MS_MIN, le=LEASE_MS_MAX)]
+    attempt: Attempt = msgspec.UNSET
 
 
 class Delivery(Shape):
@@ -63,9 +77,23 @@ class Delivery(Shape):
     seq: shapes.Seq
 
 
+class BatchedDelivery(Shape):
+    """An event among others in one frame."""
+
+    envelope: Raw
+    attempt: int
+    seq: shapes.Seq
+
+
+class DeliveryBatch(Shape):
+    """Several events, for a subscriber that asked for batches."""
+
+    deliver: Annotated[list[BatchedDelivery], Meta(min_length=1, max_length=DELIVER_BATCH_MAX)]
+
+
 FRAMES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "publish": ((shapes.EnqueueRequest,), (Window, PublishAck, shapes.Error)),
-    "subscribe": ((Credit, Ack, Nack, Extend), (Delivery, shapes.Error)),
+    "subscribe": ((Credit, Ack, Nack, Extend), (Delivery, DeliveryBatch, shapes.Error)),
 }
 """What each socket takes, and what it sends."""
 
@@ -113,7 +141,11 @@ def _channel(endpoint: Endpoint) -> dict[str, Any]:
     }
     if endpoint.parameters:
         query = {each.name: {**each.schema, "description": each.meaning} for each in endpoint.parameters}
-        schema = {"type": "object", "properties": query, "required": [each.name for each in endpoint.parameters]}
+        schema = {
+            "type": "object",
+            "properties": query,
+            "required": [each.name for each in endpoint.parameters if each.is_required],
+        }
         channel["bindings"] = {"ws": {"query": schema}}
     return channel
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from broker.front import shapes
 from broker.front.requests import JSON, NDJSON
-from broker.limits import PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, SEQ_MAX, STREAM_NAME_BYTES_MAX
+from broker.limits import DELIVER_BATCH_MAX, PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, SEQ_MAX, STREAM_NAME_BYTES_MAX
 
 
 class Parameter(NamedTuple):
@@ -20,6 +20,8 @@ class Parameter(NamedTuple):
     schema: dict[str, Any]
     meaning: str
     example: Any = None
+    is_required: bool = True
+    """Of a socket: whether it must be given. For requests, a query with a default says so in its schema."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "streams:STREAM:enqueue",
     ),
     Endpoint(
-        "GET", "/v1/subscribe", "subscribe", "A WebSocket that delivers the events of one stream against credit",
+        "GET", "/v1/subscribe", "subscribe", "A WebSocket that delivers the events of streams",
         "streams:STREAM:subscribe",
-        parameters=(Parameter("stream", "query", {"type": "string"}, "the name of a stream"),),
+        parameters=(
+            Parameter("stream", "query", {"type": "string"}, "the name of a stream, or a pattern of names"),
+            Parameter(
+                "batch", "query", {"type": "integer", "minimum": 1, "maximum": DELIVER_BATCH_MAX},
+                "how many envelopes one frame may carry", is_required=False,
+            ),
+        ),
     ),
     Endpoint(
         "GET", "/v1/streams", "listStreams", "The streams that the caller may subscribe to",

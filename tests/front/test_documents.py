@@ -5,8 +5,8 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from broker.app import App
 from broker.front.asyncapi import Ack, Credit, Extend, Nack, asyncapi
+from broker.front.control import parse
 from broker.front.openapi import openapi
-from broker.front.subscribe import _Control
 from tests.conftest import Connect, StartApp
 from tests.support.client import Client, assert_error
 
@@ -40,8 +40,15 @@ def test_every_reference_of_the_asyncapi_document_leads_somewhere() -> None:
 
 
 def test_every_frame_of_the_asyncapi_document_is_one_that_a_subscriber_may_send() -> None:
-    for frame in (Credit(credit=1), Ack(ack="e"), Nack(nack="e", delay_ms=5), Extend(extend="e", lease_ms=100)):
-        assert msgspec.json.decode(msgspec.json.encode(frame), type=_Control)
+    for frame in (
+        Credit(credit=1),
+        Ack(ack="e"),
+        Ack(ack=["e", 7]),
+        Ack(ack=7, attempt=2),
+        Nack(nack="e", delay_ms=5),
+        Extend(extend="e", lease_ms=100),
+    ):
+        assert parse(msgspec.json.encode(frame).decode())
 
 
 def test_the_documents_name_every_error_code_and_the_version() -> None:
