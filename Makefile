@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILED_SOURCES := $(wildcard _fast/*.pyx _fast/*.pxd _fast/*.h) setup.py
 DEBUG_TREE := build/debug
 
-.PHONY: help serve test test-debug check bench gates bench-long torture wheel clean
+.PHONY: help serve test test-debug check bench gates bench-latency bench-long torture wheel clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,9 @@ bench: $(VENV)/.built ## Run the benchmarks
 
 gates: $(VENV)/.built ## Check the ratios that the benchmarks promise
 	@$(BIN)/pytest bench $(ARGS)
+
+bench-latency: $(VENV)/.built ## Measure the latency from producer to consumer at 10,000 events a second
+	@$(BIN)/python -m bench.latency $(ARGS)
 
 bench-long: $(VENV)/.built ## Benchmarks that grow a ledger to 10 million rows (minutes, several GB)
 	@COURIER_WORKLOAD=long $(BIN)/pytest bench/test_journal.py -k grows --capture=no --timeout 0 $(ARGS)
