@@ -114,6 +114,19 @@ async def test_a_reader_that_does_not_read_costs_one_write_and_disturbs_nobody(a
     assert attempts[-1] == 1, "what was never sent does not"
 
 
+async def test_a_reader_that_reads_nothing_for_too_long_is_cut_off(
+    app: App, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.front.line.STALLED_READER_MS_MAX", 100)
+    for number in range(100):
+        await client.enqueue(f"e-{number}", payload="x" * 100_000)
+    async with deaf_subscriber(app, 100):
+        await eventually(lambda: app.registry.find(STREAM).in_flight == 100)
+        await eventually(lambda: len(app.registry.find(STREAM).credits) == 0)
+        stream = app.registry.find(STREAM)
+        assert (stream.in_flight, stream.pending) == (0, 100)
+
+
 async def test_a_line_that_is_dead_gives_its_events_back_at_once_in_their_order(
     app: App, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
