@@ -47,13 +47,7 @@ def stream_pattern_problem(pattern: str) -> str | None:
 
 def pattern_matches(pattern: str, name: str) -> bool:
     """Whether a valid pattern selects a valid name."""
-    wanted, found = pattern.split("/"), name.split("/")
-    if wanted[-1] == "**":
-        wanted.pop()
-        if len(found) <= len(wanted):
-            return False
-        found = found[: len(wanted)]
-    return len(wanted) == len(found) and all(want in ("*", have) for want, have in zip(wanted, found, strict=True))
+    return pattern_covers(pattern, name)
 
 
 def pattern_covers(pattern: str, other: str) -> bool:

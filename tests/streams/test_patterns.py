@@ -5,18 +5,9 @@ import pytest
 from broker.errors import InvalidRequest, LeaseNotHeld
 from broker.limits import CREDIT_MAX
 from broker.streams.registry import Registry
-from broker.streams.subscription import Subscription
-from tests.support.streams import FakeLedger, Inbox
+from tests.support.streams import FakeLedger, join
 
 PATTERN = "agents/*/inbox"
-
-
-def join(registry: Registry, name: str, credit: int = 0) -> tuple[Inbox, Subscription]:
-    inbox = Inbox()
-    subscription = registry.subscribe(name, inbox)
-    if credit:
-        registry.grant(subscription, credit)
-    return inbox, subscription
 
 
 async def test_it_takes_from_streams_that_were_there_and_from_those_that_come_later(

@@ -9,16 +9,7 @@ from broker.config import Streams
 from broker.errors import InvalidRequest, LeaseNotHeld, OverQuota, UnknownStream
 from broker.limits import CREDIT_MAX, LEASE_MS_MAX, LEASE_MS_MIN, NACK_DELAY_MS_MAX
 from broker.streams.registry import Registry
-from broker.streams.subscription import Subscription
-from tests.support.streams import FakeLedger, Inbox
-
-
-def join(registry: Registry, stream: str, credit: int = 0) -> tuple[Inbox, Subscription]:
-    inbox = Inbox()
-    subscription = registry.subscribe(stream, inbox)
-    if credit:
-        registry.grant(subscription, credit)
-    return inbox, subscription
+from tests.support.streams import FakeLedger, Inbox, join
 
 
 async def test_a_stream_is_made_on_its_first_use_and_found_again(registry: Registry) -> None:

@@ -7,6 +7,7 @@ from broker.contracts.inbound import InboundEvent
 from broker.streams.catch_up import Row
 from broker.streams.entry import Entry
 from broker.streams.registry import Registry
+from broker.streams.subscription import Subscription
 
 PENDING, PROCESSED, DEAD = "pending", "processed", "dead"
 ROUNDS_MAX = 100
@@ -104,6 +105,15 @@ class Inbox:
     def deliver(self, entry: Entry) -> None:
         """Take one leased event."""
         self.deliveries.append((entry.id, entry.attempt))
+
+
+def join(registry: Registry, name: str, credit: int = 0) -> tuple[Inbox, Subscription]:
+    """A subscriber to a stream or a pattern, with so much credit."""
+    inbox = Inbox()
+    subscription = registry.subscribe(name, inbox)
+    if credit:
+        registry.grant(subscription, credit)
+    return inbox, subscription
 
 
 async def pages_are_read(registry: Registry) -> None:
