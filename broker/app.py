@@ -18,6 +18,7 @@ from broker.front.dead_letters import DeadLetterEndpoints
 from broker.front.documents import Documents
 from broker.front.enqueue import Enqueue
 from broker.front.guard import Guard
+from broker.front.ingress import DeviceEvents, Ingress, SkyraIntake
 from broker.front.openapi import openapi
 from broker.front.probes import PROMISES, Probes
 from broker.front.publish import Publish
@@ -27,6 +28,7 @@ from broker.front.subscribe import Subscribe
 from broker.journal import reader
 from broker.journal.dead_letters import DeadLetters
 from broker.journal.journal import Journal
+from broker.journal.rejections import Rejections
 from broker.journal.retention import Retention
 from broker.streams.memory import Intake
 from broker.streams.registry import Registry
@@ -46,10 +48,14 @@ class App:
         intake = Intake(journal, self.registry, config.journal.dedupe_entries)
         self.gate = Gate(intake, clock, self.registry.open)
         self.gate.quota = quota_for(config.auth, config.streams.per_stream_caps, clock)
+        self.gate.is_in_memory = self.registry.is_in_memory
+        self.rejections = Rejections(clock)
         self.server = Server(config.server, Guard(config.server, self._authenticator))
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the journal has failed for good and the process must end."""
         self._publish = Publish(self.gate, journal.room)
+        self._skyra = SkyraIntake(self.gate, self.rejections, clock)
+        self._ingress = Ingress(self._skyra, journal.room)
         self._subscribe = Subscribe(self.registry)
         self._queries = Queries(self.registry, journal.readers)
         self._dead_letters = DeadLetterEndpoints(DeadLetters(journal, clock))
@@ -67,6 +73,8 @@ class App:
         route("POST", "/v1/enqueue", Enqueue(self.gate).handle)
         route("GET", "/v1/publish", self._publish.handle)
         route("GET", "/v1/subscribe", self._subscribe.handle)
+        route("GET", "/v1/ingress", self._ingress.handle)
+        route("POST", "/v1/events", DeviceEvents(self._skyra).handle)
 
         route("GET", "/v1/streams", self._queries.list_streams)
         route("GET", "/v1/streams/{stream:.+}/stats", self._queries.stats)
@@ -122,7 +130,8 @@ class App:
         else:
             self.gate.quota.replace_tokens(auth)
         objection = self._authenticator.objection
-        return sum(await asyncio.gather(self._publish.revoke(objection), self._subscribe.revoke(objection)))
+        sockets = (self._publish, self._ingress, self._subscribe)
+        return sum(await asyncio.gather(*(each.revoke(objection) for each in sockets)))
 
     @property
     def promise(self) -> str:
@@ -133,7 +142,7 @@ class App:
         """Take nothing new, commit and acknowledge what was received, close the sockets, close the journal."""
         self.gate.draining = True
         await self.server.stop_listening()
-        await self._publish.close()
+        await asyncio.gather(self._publish.close(), self._ingress.close())
         await self._subscribe.close()
         await self.server.close()
         await self.registry.close()

@@ -4,6 +4,7 @@
     ├─ ConfigError                        (never on the wire)
     ├─ InvalidRequest                     invalid_request            400     no   1007
     │  ├─ InvalidEnvelope                 invalid_envelope           400     no   1007
+    │  │  └─ UnsupportedSchemaVersion     schema_version_unsupported 400     no   1007
     │  └─ UnsupportedContentType          unsupported_content_type   415     no   1003
     ├─ Unauthorized                       unauthorized               401     no   4401
     ├─ Forbidden                          forbidden                  403     no   4403
@@ -74,6 +75,12 @@ class InvalidEnvelope(InvalidRequest):
     """The envelope lacks a field, or a field has the wrong type or is out of bounds."""
 
     code = "invalid_envelope"
+
+
+class UnsupportedSchemaVersion(InvalidEnvelope):
+    """The envelope is of a version of its contract that is not known here."""
+
+    code = "schema_version_unsupported"
 
 
 class UnsupportedContentType(InvalidRequest):

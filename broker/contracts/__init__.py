@@ -2,8 +2,10 @@
 
 names        the grammar of stream names and patterns
 json_bytes   what must hold of JSON bytes besides their grammar
+times        times as the contracts write them
 inbound      InboundEvent, the shape that every contract's events take
 courier      the Courier contract: POST /v1/enqueue
+skyra        the Skyra contract: WS /v1/ingress, POST /v1/events
 
 Nothing here opens a socket or a file. What comes in is checked against these grammars before anything
 else in the broker sees it.

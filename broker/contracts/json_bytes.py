@@ -1,8 +1,11 @@
-"""What must hold of JSON bytes besides their grammar: valid UTF-8, and not too deep."""
+"""What must hold of JSON bytes besides their grammar: valid UTF-8, not too deep, no field that is there twice."""
 
 import re
+from collections.abc import Collection
 
-from broker.errors import InvalidRequest
+import msgspec
+
+from broker.errors import InvalidEnvelope, InvalidRequest
 from broker.limits import JSON_DEPTH_MAX
 
 # A string that does not end is taken to the end of the bytes, and nothing is ever tried again (the `+` behind
@@ -37,3 +40,31 @@ def check_depth(data: bytes) -> None:
                 )
         elif match[2]:
             depth -= 1
+
+
+_KEYS_AND_BRACKETS = re.compile(rb'("(?:[^"\\]++|\\.)*+")(\s*+:)?|([\[{])|([\]}])', re.DOTALL)
+
+
+def check_repeated(data: bytes, names: Collection[str]) -> None:
+    """Raise InvalidEnvelope if one of these keys of an object is there twice, however it is spelled.
+
+    Which of two values counts is for each parser to say, so two readers of the same bytes could see two events.
+    The object has been decoded, so its grammar is known to be right. Few need more than a count of each name.
+    """
+    if b"\\u" not in data and all(data.count(b'"%b"' % name.encode()) <= 1 for name in names):
+        return
+    seen = set()
+    depth = 0
+    for match in _KEYS_AND_BRACKETS.finditer(data):
+        if match[3]:
+            depth += 1
+        elif match[4]:
+            depth -= 1
+        elif depth == 1 and match[2]:
+            try:
+                name = msgspec.json.decode(match[1], type=str)
+            except msgspec.MsgspecError as error:
+                raise InvalidEnvelope(f"a key at byte {match.start()} cannot be read: {error}") from None
+            if name in names and name in seen:
+                raise InvalidEnvelope(f"the key {name!r} is there twice; send it once")
+            seen.add(name)

@@ -9,7 +9,7 @@ import msgspec
 from broker.admission.auth import API_KEY_HEADER
 from broker.errors import ConfigError, CourierError
 from broker.front import shapes
-from broker.front.endpoints import ENDPOINTS, Endpoint
+from broker.front.endpoints import ENDPOINTS, Endpoint, Many
 from broker.front.requests import JSON, NDJSON
 
 _REFERENCE = "#/components/schemas/{name}"
@@ -29,8 +29,28 @@ def wire_types() -> list[Any]:
     found: dict[Any, None] = {shapes.Error: None}
     for endpoint in ENDPOINTS:
         for wire in (*endpoint.bodies.values(), *endpoint.answers.values()):
-            found |= dict.fromkeys(wire if isinstance(wire, tuple) else (wire,))
+            found |= dict.fromkeys(_types(wire))
     return list(found)
+
+
+def _types(wire: Any) -> Iterator[Any]:
+    """The types that a body or an answer is made of."""
+    if isinstance(wire, Many):
+        wire = wire.of
+    if not isinstance(wire, tuple):
+        yield wire
+        return
+    for each in wire:
+        yield from _types(each)
+
+
+def _schema(wire: Any, by_type: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    """The schema of a body or an answer."""
+    if isinstance(wire, Many):
+        return {"type": "array", "items": _schema(wire.of, by_type)}
+    if isinstance(wire, tuple):
+        return {"anyOf": [_schema(each, by_type) for each in wire]}
+    return by_type[wire]
 
 
 def info(title: str) -> dict[str, Any]:
@@ -105,10 +125,10 @@ def _content(types: dict[str, Any], by_type: dict[Any, dict[str, Any]]) -> dict[
     content: dict[str, Any] = {}
     for kind, wire in types.items():
         if kind == JSON:
-            content[kind] = {"schema": by_type[wire]}
+            content[kind] = {"schema": _schema(wire, by_type)}
         else:
             lines = wire if isinstance(wire, tuple) else (wire,)
-            content[kind] = {"schema": _LINES, "x-line-schema": {"anyOf": [by_type[line] for line in lines]}}
+            content[kind] = {"schema": _LINES, "x-line-schema": _schema(lines, by_type)}
     return content
 
 

@@ -37,6 +37,16 @@ class EnqueueReply(msgspec.Struct, omit_defaults=True):
     payload_conflict: bool = False
 
 
+class SkyraAck(msgspec.Struct, omit_defaults=True):
+    """A device's event that is on disk; `ack_ts` is when it was first received."""
+
+    event_id: str
+    ack_ts: str
+    status: Literal["stored"]
+    duplicate: bool = False
+    payload_conflict: bool = False
+
+
 class ErrorDetail(msgspec.Struct):
     """What was wrong, and what to do."""
 
@@ -50,6 +60,14 @@ class Error(msgspec.Struct):
     """The one shape of every refusal."""
 
     error: ErrorDetail
+
+
+class SkyraNack(msgspec.Struct, omit_defaults=True):
+    """A device's event that is not stored: `rejected` for good, or `error` where a retry can help."""
+
+    status: Literal["rejected", "error"]
+    error: ErrorDetail
+    event_id: str | None = None
 
 
 class Alive(Shape):

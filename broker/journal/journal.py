@@ -133,9 +133,11 @@ class Journal:
             raise Saturated(f"{self._writer.queued} events wait for the disk already; slow down, and send it again")
         self._writer.submit(submission)
 
-    def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
+    def submit_events(
+        self, events: Sequence[InboundEvent], done: Callable[..., None], job: Job | None = None, effects: bool = False
+    ) -> None:
         """Queue events whose outcome `done` learns, as `submit` does."""
-        self.submit(Submission(events, done))
+        self.submit(Submission(events, done, job, effects))
 
     async def room(self, events: int) -> None:
         """Wait until so many events may be submitted."""
