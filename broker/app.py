@@ -13,6 +13,8 @@ from broker.admission.gate import Gate
 from broker.admission.quota import quota_for
 from broker.clock import Clock, SystemClock
 from broker.config import Auth, Config
+from broker.contracts.pixel_schemas import PixelSchemas, load_schemas
+from broker.front import pixel
 from broker.front.asyncapi import asyncapi
 from broker.front.dead_letters import DeadLetterEndpoints
 from broker.front.documents import Documents
@@ -20,12 +22,13 @@ from broker.front.enqueue import Enqueue
 from broker.front.guard import Guard
 from broker.front.ingress import DeviceEvents, Ingress, SkyraIntake
 from broker.front.openapi import openapi
+from broker.front.pixel import PixelEvents
 from broker.front.probes import PROMISES, Probes
 from broker.front.publish import Publish
 from broker.front.queries import Queries
 from broker.front.server import Server, check_exposure
 from broker.front.subscribe import Subscribe
-from broker.journal import reader
+from broker.journal import pixel_servers, reader
 from broker.journal.dead_letters import DeadLetters
 from broker.journal.journal import Journal
 from broker.journal.rejections import Rejections
@@ -39,23 +42,30 @@ log = logging.getLogger(__name__)
 class App:
     """A running broker. Make one with `App.start`, end it with `drain`."""
 
-    def __init__(self, config: Config, journal: Journal, clock: Clock) -> None:
+    def __init__(self, config: Config, journal: Journal, clock: Clock, schemas: PixelSchemas | None) -> None:
         self.config = config
         self.journal = journal
         self._clock = clock
-        self._authenticator = Authenticator(config.auth)
+        self._authenticator = Authenticator(config.auth, config.pixel.api_key_header)
         self.registry = Registry(config.streams, clock, journal)
         intake = Intake(journal, self.registry, config.journal.dedupe_entries)
         self.gate = Gate(intake, clock, self.registry.open)
         self.gate.quota = quota_for(config.auth, config.streams.per_stream_caps, clock)
         self.gate.is_in_memory = self.registry.is_in_memory
         self.rejections = Rejections(clock)
-        self.server = Server(config.server, Guard(config.server, self._authenticator))
+        guard = Guard(config.server, self._authenticator)
+        self.server = Server(config.server, guard)
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the journal has failed for good and the process must end."""
         self._publish = Publish(self.gate, journal.room)
         self._skyra = SkyraIntake(self.gate, self.rejections, clock)
         self._ingress = Ingress(self._skyra, journal.room)
+        self.pixel = PixelEvents(self.gate, self.rejections, clock, schemas, config.pixel.payload_schemas)
+        guard.speakers["/plugin/events"] = pixel.refusal
+        self.effect = journal.effects.register
+        """`@app.effect("pixel_control.lifecycle.*")` registers an effect: see broker/journal/effects.py."""
+        for kind in (pixel_servers.REGISTRATION, pixel_servers.HEARTBEAT):
+            self.effect(kind)(pixel_servers.note_server)
         self._subscribe = Subscribe(self.registry)
         self._queries = Queries(self.registry, journal.readers)
         self._dead_letters = DeadLetterEndpoints(DeadLetters(journal, clock))
@@ -75,6 +85,7 @@ class App:
         route("GET", "/v1/subscribe", self._subscribe.handle)
         route("GET", "/v1/ingress", self._ingress.handle)
         route("POST", "/v1/events", DeviceEvents(self._skyra).handle)
+        route("POST", "/plugin/events", self.pixel.handle)
 
         route("GET", "/v1/streams", self._queries.list_streams)
         route("GET", "/v1/streams/{stream:.+}/stats", self._queries.stats)
@@ -86,7 +97,7 @@ class App:
         route("GET", "/v1/dead-letters/{seq:[^/]+}", self._dead_letters.inspect)
         route("POST", "/v1/dead-letters/{seq:[^/]+}/replay", self._dead_letters.replay)
         route("POST", "/v1/dead-letters/{seq:[^/]+}/discard", self._dead_letters.discard)
-        route("GET", "/openapi.json", Documents(openapi()).handle)
+        route("GET", "/openapi.json", Documents(openapi(self.config.pixel.api_key_header)).handle)
         route("GET", "/asyncapi.json", Documents(asyncapi()).handle)
 
     @classmethod
@@ -97,9 +108,10 @@ class App:
         """
         check_exposure(config.server.host, has_tokens=bool(config.auth.tokens))
         clock = clock or SystemClock()
+        schemas = await asyncio.to_thread(_pixel_schemas, config)
         journal = await Journal.open(Path(config.data), config.journal, clock)
         try:
-            app = cls(config, journal, clock)
+            app = cls(config, journal, clock, schemas)
             await app._recover(clock)
             await app.server.start()
             app._sweeping = asyncio.create_task(app._retention.run())
@@ -150,3 +162,12 @@ class App:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
         await self.journal.close()
+
+
+def _pixel_schemas(config: Config) -> PixelSchemas | None:
+    """The schemas of the Pixel contract; None where the library that checks them is not to be had."""
+    try:
+        return load_schemas(None if config.pixel.schemas is None else Path(config.pixel.schemas))
+    except ImportError:
+        log.warning("jsonschema-rs is not installed: POST /plugin/events is answered with 503 until it is")
+        return None

@@ -77,7 +77,8 @@ class Principal:
 class Authenticator:
     """Finds the principal of a request."""
 
-    def __init__(self, config: Auth) -> None:
+    def __init__(self, config: Auth, api_key_header: str = API_KEY_HEADER) -> None:
+        self._api_key_header = api_key_header
         self._principals: dict[bytes, Principal] = {}
         self._is_open = not config.tokens
         self._everybody = Principal(
@@ -123,9 +124,9 @@ class Authenticator:
             return self._everybody
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
-            token = headers.get(API_KEY_HEADER, "")
+            token = headers.get(self._api_key_header, "")
         if not token:
-            raise Unauthorized(f"a token is needed: send it as 'Authorization: Bearer …' or in {API_KEY_HEADER}")
+            raise Unauthorized(f"a token is needed: send it as 'Authorization: Bearer …' or in {self._api_key_header}")
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found = None
         for known, principal in self._principals.items():

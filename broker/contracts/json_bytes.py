@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from broker.errors import InvalidEnvelope, InvalidRequest
+from broker.errors import InvalidRequest
 from broker.limits import JSON_DEPTH_MAX
 
 # A string that does not end is taken to the end of the bytes, and nothing is ever tried again (the `+` behind
@@ -45,14 +45,14 @@ def check_depth(data: bytes) -> None:
 _KEYS_AND_BRACKETS = re.compile(rb'("(?:[^"\\]++|\\.)*+")(\s*+:)?|([\[{])|([\]}])', re.DOTALL)
 
 
-def check_repeated(data: bytes, names: Collection[str]) -> None:
-    """Raise InvalidEnvelope if one of these keys of an object is there twice, however it is spelled.
+def repeated_key(data: bytes, names: Collection[str]) -> str | None:
+    """One of these keys of an object that is there twice, however it is spelled; None if all are there once at most.
 
     Which of two values counts is for each parser to say, so two readers of the same bytes could see two events.
     The object has been decoded, so its grammar is known to be right. Few need more than a count of each name.
     """
     if b"\\u" not in data and all(data.count(b'"%b"' % name.encode()) <= 1 for name in names):
-        return
+        return None
     seen = set()
     depth = 0
     for match in _KEYS_AND_BRACKETS.finditer(data):
@@ -61,10 +61,16 @@ def check_repeated(data: bytes, names: Collection[str]) -> None:
         elif match[4]:
             depth -= 1
         elif depth == 1 and match[2]:
-            try:
-                name = msgspec.json.decode(match[1], type=str)
-            except msgspec.MsgspecError as error:
-                raise InvalidEnvelope(f"a key at byte {match.start()} cannot be read: {error}") from None
-            if name in names and name in seen:
-                raise InvalidEnvelope(f"the key {name!r} is there twice; send it once")
+            name = _key(match[1])
+            if name in seen and name in names:
+                return name
             seen.add(name)
+    return None
+
+
+def _key(quoted: bytes) -> str:
+    """A key as text; one that cannot be read is none that anybody asks for."""
+    try:
+        return msgspec.json.decode(quoted, type=str)
+    except msgspec.MsgspecError:
+        return ""

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from broker.contracts.inbound import InboundEvent
-from broker.contracts.json_bytes import check_depth, check_repeated, check_utf8
+from broker.contracts.json_bytes import check_depth, check_utf8, repeated_key
 from broker.contracts.names import stream_name_problem, text_problem
 from broker.contracts.times import comparable, shown_seconds
 from broker.errors import CourierError, InvalidEnvelope, InvalidRequest, TooLarge, UnsupportedSchemaVersion
@@ -78,7 +78,8 @@ def parse(raw: bytes, principal: str, received_at: int) -> InboundEvent:
         event = _decode_event(raw)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidEnvelope(f"envelope: {error}") from None
-    check_repeated(raw, _FIELDS)
+    if (name := repeated_key(raw, _FIELDS)) is not None:
+        raise InvalidEnvelope(f"the key {name!r} is there twice; send it once")
     if event.schema_version is not UNSET and event.schema_version != SCHEMA_VERSION:
         raise UnsupportedSchemaVersion(f"schema_version {event.schema_version} is not supported; send {SCHEMA_VERSION}")
     for name, text, bytes_max in (
@@ -127,8 +128,9 @@ def event_id_in(raw: bytes) -> str | None:
     """The `event_id` of an envelope that is otherwise refused, if it can be read and repeated."""
     try:
         event_id = _decode_named(raw).event_id
-        check_repeated(raw, ("event_id",))
-    except (msgspec.MsgspecError, RecursionError, CourierError):
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    if repeated_key(raw, ("event_id",)) is not None:
         return None
     return event_id if text_problem(event_id, EVENT_ID_BYTES_MAX) is None else None
 

@@ -9,6 +9,7 @@ publish       WS /v1/publish
 subscribe     WS /v1/subscribe
 control       the control frames of a subscriber
 ingress       WS /v1/ingress and POST /v1/events
+pixel         POST /plugin/events
 producers     the sockets of producers, whatever they send
 answers       what waits to be told to one producer
 commits       waiting for a commit

@@ -97,6 +97,21 @@ _EXAMPLE_DEVICE_EVENT = {
     "device_id": "pi-livingroom-01",
     "payload": {"intent": "server.log_summary", "confidence": 0.84},
 }
+_EXAMPLE_PLUGIN_EVENT = {
+    "envelope": {
+        "event_name": "pixel_control.lifecycle.maniaplanet_beginmatch",
+        "schema_version": "2026-02-19.1",
+        "event_id": "pc-evt-lifecycle-maniaplanet_beginmatch-1739980000001",
+        "event_category": "lifecycle",
+        "source_callback": "ManiaPlanet.BeginMatch",
+        "source_sequence": 1739980000001,
+        "source_time": 1739980000,
+        "idempotency_key": "pc-idem-7a6c3048c4b6e4a2df4f59650e2dc71bdffb3e65",
+        "payload": {},
+        "metadata": {},
+    },
+    "transport": {"attempt": 1, "max_attempts": 3, "retry_backoff_ms": 250, "auth_mode": "api_key"},
+}
 _FILTER = (
     _text("stream", "only of this stream; * stands for anything"),
     _text("type", "only of this type"),
@@ -126,6 +141,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         bodies={JSON: (Event, Many((Event,)))},
         example=_EXAMPLE_DEVICE_EVENT,
         answers={JSON: (shapes.SkyraAck, Many((shapes.SkyraAck, shapes.SkyraNack)))},
+    ),
+    Endpoint(
+        "POST", "/plugin/events", "pluginEvents",
+        "Store an event of a game-server plugin; refusals are answered with 200 too", "streams:pixel/CATEGORY:enqueue",
+        bodies={JSON: shapes.PixelRequest},
+        example=_EXAMPLE_PLUGIN_EVENT,
+        answers={JSON: (shapes.PixelAcceptance, shapes.PixelRefusal)},
     ),
     Endpoint(
         "GET", "/v1/ingress", "ingress", "A WebSocket that takes the events of devices and acknowledges them",

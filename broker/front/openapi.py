@@ -67,7 +67,7 @@ def schemas() -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
     return dict(zip(types, found, strict=True)), components
 
 
-def openapi() -> dict[str, Any]:
+def openapi(api_key_header: str = API_KEY_HEADER) -> dict[str, Any]:
     """The document, version 3.1."""
     by_type, components = schemas()
     paths: dict[str, Any] = {}
@@ -83,7 +83,7 @@ def openapi() -> dict[str, Any]:
             "responses": {"Error": _refusal()},
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
-                "apiKey": {"type": "apiKey", "in": "header", "name": API_KEY_HEADER},
+                "apiKey": {"type": "apiKey", "in": "header", "name": api_key_header},
             },
         },
     }

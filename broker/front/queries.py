@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from typing import Any, Protocol
 
+import orjson
 from aiohttp import web
 from msgspec import Raw
 
@@ -141,4 +142,5 @@ class Queries:
             redriven_as=found["redriven_as"],
             payload_sha256=found["payload_sha256"],
             emptied=bool(found["emptied"]),
+            notes=None if found["notes"] is None else orjson.loads(found["notes"]),
         )

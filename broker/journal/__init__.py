@@ -4,6 +4,8 @@ journal        what the other rooms see: append, mark, read, close
 submission     what is handed to the writer, and what comes back
 writer         the thread that owns the write connection
 batch          one group commit
+effects        what is done for an event in its own transaction
+pixel_servers  the effect that comes with the broker
 statements     the SQL of the hot path
 schema         the tables, as numbered steps
 connection     opening the file, with its settings verified

@@ -14,6 +14,7 @@ PAGES = [
     README,
     ROOT / "docs/reference/http.md",
     ROOT / "docs/reference/skyra.md",
+    ROOT / "docs/reference/pixel.md",
     ROOT / "docs/how-to/run-as-first-event.md",
 ]
 
