@@ -16,6 +16,7 @@ from broker.config import Auth, Config
 from broker.contracts.pixel_schemas import PixelSchemas, load_schemas
 from broker.front import pixel
 from broker.front.asyncapi import asyncapi
+from broker.front.cloudevents import CloudEventsEndpoint
 from broker.front.dead_letters import DeadLetterEndpoints
 from broker.front.documents import Documents
 from broker.front.enqueue import Enqueue
@@ -86,6 +87,8 @@ class App:
         route("GET", "/v1/ingress", self._ingress.handle)
         route("POST", "/v1/events", DeviceEvents(self._skyra).handle)
         route("POST", "/plugin/events", self.pixel.handle)
+        cloudevents = CloudEventsEndpoint(self.gate, self._clock, self.config.cloudevents.stream)
+        route("POST", "/v1/cloudevents", cloudevents.handle)
 
         route("GET", "/v1/streams", self._queries.list_streams)
         route("GET", "/v1/streams/{stream:.+}/stats", self._queries.stats)

@@ -309,6 +309,14 @@ class Pixel(Section, frozen=True, kw_only=True):
     ] = "warn"
 
 
+class CloudEvents(Section, frozen=True, kw_only=True):
+    """Where CloudEvents go."""
+
+    stream: Annotated[
+        StreamName | None, Meta(description="The stream of those whose `subject` does not name one; null refuses them.")
+    ] = None
+
+
 class Log(Section, frozen=True, kw_only=True):
     """What the broker says about itself."""
 
@@ -338,4 +346,5 @@ class Config(Section, frozen=True, kw_only=True):
     ] = ()
     auth: Annotated[Auth, Meta(description="Who may do what.")] = Auth()
     pixel: Annotated[Pixel, Meta(description="How the events of game-server plugins are taken.")] = Pixel()
+    cloudevents: Annotated[CloudEvents, Meta(description="Where CloudEvents go.")] = CloudEvents()
     log: Annotated[Log, Meta(description="What the broker says about itself.")] = Log()

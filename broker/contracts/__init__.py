@@ -8,6 +8,7 @@ courier        the Courier contract: POST /v1/enqueue
 skyra          the Skyra contract: WS /v1/ingress, POST /v1/events
 pixel          the Pixel contract: POST /plugin/events
 pixel_schemas  its JSON Schemas, compiled
+cloudevents    CloudEvents 1.0: POST /v1/cloudevents
 
 Nothing here opens a socket. The only files are the schemas, which are read once, at the start. What comes in is
 checked against these grammars before anything else in the broker sees it.

@@ -10,6 +10,7 @@ subscribe     WS /v1/subscribe
 control       the control frames of a subscriber
 ingress       WS /v1/ingress and POST /v1/events
 pixel         POST /plugin/events
+cloudevents   POST /v1/cloudevents
 producers     the sockets of producers, whatever they send
 answers       what waits to be told to one producer
 commits       waiting for a commit

@@ -6,6 +6,7 @@ A test compares it with the routes of a running broker, so whoever adds a route 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from broker.contracts.cloudevents import BATCHED, STRUCTURED, CloudEvent
 from broker.contracts.skyra import Event
 from broker.front import shapes
 from broker.front.requests import JSON, NDJSON
@@ -49,7 +50,7 @@ class Endpoint:
     answers: dict[str, Any] = field(default_factory=dict)
     """What is answered with 200, by content type; a tuple for one of several; of NDJSON, what one line may be."""
     example: Any = None
-    """A body in JSON."""
+    """A body of the first content type."""
     not_ready: type[Any] | None = None
     """What is answered with 503, if that is not an error."""
 
@@ -112,6 +113,14 @@ _EXAMPLE_PLUGIN_EVENT = {
     },
     "transport": {"attempt": 1, "max_attempts": 3, "retry_backoff_ms": 250, "auth_mode": "api_key"},
 }
+_EXAMPLE_CLOUDEVENT = {
+    "specversion": "1.0",
+    "id": "A234-1234-1234",
+    "source": "https://example.com/sensors",
+    "type": "com.example.door.opened",
+    "subject": "sensors/door",
+    "data": {"open": True},
+}
 _FILTER = (
     _text("stream", "only of this stream; * stands for anything"),
     _text("type", "only of this type"),
@@ -148,6 +157,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         bodies={JSON: shapes.PixelRequest},
         example=_EXAMPLE_PLUGIN_EVENT,
         answers={JSON: (shapes.PixelAcceptance, shapes.PixelRefusal)},
+    ),
+    Endpoint(
+        "POST", "/v1/cloudevents", "cloudevents",
+        "Store CloudEvents 1.0, structured, batched, or binary (attributes in ce- headers, any content type)",
+        "streams:STREAM:enqueue",
+        bodies={STRUCTURED: CloudEvent, BATCHED: Many((CloudEvent,))},
+        example=_EXAMPLE_CLOUDEVENT,
+        answers={JSON: (shapes.EnqueueReply, Many((shapes.EnqueueReply,)))},
     ),
     Endpoint(
         "GET", "/v1/ingress", "ingress", "A WebSocket that takes the events of devices and acknowledges them",

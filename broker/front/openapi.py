@@ -115,7 +115,7 @@ def _operation(endpoint: Endpoint, by_type: dict[Any, dict[str, Any]]) -> dict[s
     if endpoint.bodies:
         content = _content(endpoint.bodies, by_type)
         if endpoint.example is not None:
-            content[JSON]["example"] = endpoint.example
+            content[next(iter(endpoint.bodies))]["example"] = endpoint.example
         operation["requestBody"] = {"required": True, "content": content}
     return operation
 
@@ -124,7 +124,7 @@ def _content(types: dict[str, Any], by_type: dict[Any, dict[str, Any]]) -> dict[
     """Content by its type. A stream of lines has no schema in OpenAPI 3.1; that of one line stands beside it."""
     content: dict[str, Any] = {}
     for kind, wire in types.items():
-        if kind == JSON:
+        if kind != NDJSON:
             content[kind] = {"schema": _schema(wire, by_type)}
         else:
             lines = wire if isinstance(wire, tuple) else (wire,)

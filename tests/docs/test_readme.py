@@ -15,6 +15,7 @@ PAGES = [
     ROOT / "docs/reference/http.md",
     ROOT / "docs/reference/skyra.md",
     ROOT / "docs/reference/pixel.md",
+    ROOT / "docs/reference/cloudevents.md",
     ROOT / "docs/how-to/run-as-first-event.md",
 ]
 

@@ -9,7 +9,7 @@ from tests.conftest import Connect, StartApp
 from tests.support import golden
 from tests.support.writer import stored
 
-CONTRACTS = ("skyra", "pixel")
+CONTRACTS = ("skyra", "pixel", "cloudevents")
 FILES = [pytest.param(path, id=f"{path.parent.name}-{path.stem}") for each in CONTRACTS for path in golden.files(each)]
 
 
