@@ -9,14 +9,14 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 
-from broker.config import Auth
+from broker.config import Auth, Pixel
 from broker.contracts.names import pattern_covers
 from broker.errors import Forbidden, Unauthorized
 
 LOCAL = "local"
 """The principal of a caller without a token, when none are configured."""
 
-API_KEY_HEADER = "X-Pixel-Control-Api-Key"
+API_KEY_HEADER = Pixel().api_key_header
 
 
 class Principal:

@@ -289,9 +289,10 @@ def _known(raw: bytes) -> dict[str, Raw]:
         check_utf8(raw)
         check_depth(raw)
         fields = _decode_object(raw)
+        is_repeated = repeated_key(raw, fields) is not None
     except (msgspec.MsgspecError, RecursionError, CourierError):
         return {}
-    return {} if repeated_key(raw, fields) is not None else fields
+    return {} if is_repeated else fields
 
 
 def _readable(raw: Raw | None) -> str | None:

@@ -128,9 +128,10 @@ def event_id_in(raw: bytes) -> str | None:
     """The `event_id` of an envelope that is otherwise refused, if it can be read and repeated."""
     try:
         event_id = _decode_named(raw).event_id
-    except (msgspec.MsgspecError, RecursionError):
+        is_repeated = repeated_key(raw, ("event_id",)) is not None
+    except (msgspec.MsgspecError, RecursionError, CourierError):
         return None
-    if repeated_key(raw, ("event_id",)) is not None:
+    if is_repeated:
         return None
     return event_id if text_problem(event_id, EVENT_ID_BYTES_MAX) is None else None
 

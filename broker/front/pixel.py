@@ -14,7 +14,6 @@ from broker.admission.auth import Principal
 from broker.admission.gate import Gate
 from broker.clock import Clock
 from broker.contracts import pixel
-from broker.contracts.inbound import InboundEvent
 from broker.contracts.pixel_schemas import PixelSchemas
 from broker.errors import (
     CourierError,
@@ -72,7 +71,7 @@ class PixelEvents:
         self._schemas = schemas
         self._payloads = payloads
         self.payload_violations: Counter[tuple[str, str]] = Counter()
-        """How many payloads broke the operator's schema, by version and name; there are as many keys as schemas."""
+        """How many new events broke the operator's schema, by version and name; there are as many keys as schemas."""
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer one request in one of the four bodies of the document."""
@@ -81,24 +80,25 @@ class PixelEvents:
             check_content_type(request, JSON)
             check_not_packed(request)
             body = await _read(request)
-            event = self._admit(request, body)
+            event, violation = self._admit(request, body)
             receipts = await committed(self._gate, (event,), effects=True)
             if receipts.seqs[0] == 0:
                 raise receipts.refusal(0)
         except CourierError as error:
             return await self._refused(request[PRINCIPAL], body, error)
-        return json_response(pixel.accepted(event, duplicate=receipts.seqs[0] < 0))
+        is_duplicate = receipts.seqs[0] < 0
+        if violation is not None and not is_duplicate:
+            self.payload_violations[event.schema_version or "", event.type] += 1
+        return json_response(pixel.accepted(event, duplicate=is_duplicate))
 
-    def _admit(self, request: web.Request, body: bytes) -> InboundEvent:
+    def _admit(self, request: web.Request, body: bytes) -> pixel.Parsed:
         if self._schemas is None:
             raise IngestionUnavailable("this endpoint needs jsonschema-rs, which is not installed: pip install it")
         told = pixel.Told(*(pixel.header_note(request.headers.get(name)) for name in (LOGIN_HEADER, VERSION_HEADER)))
         principal = request[PRINCIPAL]
-        event, violation = pixel.parse(body, self._schemas, self._payloads, principal.name, self._clock.wall_us(), told)
-        self._gate.pass_event(principal, event, durable=True)
-        if violation is not None:
-            self.payload_violations[event.schema_version or "", event.type] += 1
-        return event
+        parsed = pixel.parse(body, self._schemas, self._payloads, principal.name, self._clock.wall_us(), told)
+        self._gate.pass_event(principal, parsed.event, durable=True)
+        return parsed
 
     async def _refused(self, principal: Principal, body: bytes, error: CourierError) -> web.Response:
         """A stream that is missing is the operator's to mend, and no reason for the plugin to let an event go."""

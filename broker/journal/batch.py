@@ -76,6 +76,6 @@ class Batch:
                 submission.done(job_result)
             else:
                 own = {at - start: duplicates[at] for at in range(start, end) if at in duplicates} if duplicates else {}
-                refused = {at - start: error for at, error in self.refusals.items() if start <= at < end}
+                refused = {at - start: self.refusals[at] for at in range(start, end) if at in self.refusals}
                 submission.done(Receipts(seqs[start:end], own, job_result, refused))
             start = end

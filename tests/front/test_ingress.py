@@ -294,3 +294,14 @@ async def test_out_of_order_and_repeated_sending_gives_the_same_ledger_as_in_ord
         columns = "source_event_id, stream, type, envelope, source_emitted_at, correlation_id, process_state"
         found.append(sorted(await stored(app, columns), key=lambda row: row[4]))
     assert found[0] == found[1]
+
+
+async def test_a_refusal_is_told_though_the_journal_cannot_keep_it(app: App, client: Client) -> None:
+    app.journal.health.stalled = True
+    async with ingress(client) as device:
+        await device.send(raw("a"), b"{")
+        first, second = await device.receive(2)
+    assert (first["status"], first["error"]["code"]) == ("error", "storage_unavailable")
+    assert (second["status"], second["error"]["code"]) == ("rejected", "invalid_envelope")
+    assert (await post(client, b"{")).body["status"] == "rejected"
+    assert (await post(client, raw("a"))).body["error"]["retry_after_seconds"] == 5

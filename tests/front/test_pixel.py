@@ -219,3 +219,9 @@ async def test_a_subscriber_gets_the_plugins_own_bytes(app: App, client: Client)
     async with client.subscribe("pixel/lifecycle") as subscriber:
         await subscriber.credit(1)
         assert (await subscriber.message()).data == f'{{"deliver":{own},"attempt":1,"seq":1}}'
+
+
+async def test_a_refusal_is_told_though_the_journal_cannot_keep_it(app: App, client: Client) -> None:
+    app.journal.health.stalled = True
+    assert await refused_with(client, b"{") == "request_invalid"
+    assert "cannot commit" in assert_unavailable(await post(client, request()))
