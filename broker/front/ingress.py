@@ -153,9 +153,11 @@ class Ingress(Producers):
         async for message in socket:
             if message.type is WSMsgType.TEXT:
                 taken = self._intake.take(principal, message.data.encode())
-            else:
+            elif message.type is WSMsgType.BINARY:
                 binary = InvalidRequest("frames are JSON text, not binary")
-                taken = self._intake.refuse(principal, bytes(message.data), binary)
+                taken = self._intake.refuse(principal, message.data, binary)
+            else:
+                continue  # a frame that aiohttp itself refused, and closes the socket for
             await answers.window()
             await self._submit(taken, answers)
 

@@ -101,7 +101,7 @@ def _problem(connection: apsw.Connection, effects: list[Effect], event: InboundE
         if code_of(error) & 0xFF not in FAULTS_OF_ITS_OWN:
             raise
         return f"{type(error).__name__}: {error}"
-    except Exception as error:  # noqa: BLE001 - the effect's own; only its event suffers
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the effect's own; only its event suffers
         return f"{type(error).__name__}: {error}"
     finally:
         cursor.close(True)

@@ -11,11 +11,12 @@ import pytest
 
 from broker.app import App
 from broker.clock import ManualClock
-from broker.limits import REJECTION_BODY_BYTES_MAX, REJECTIONS_BURST_MAX, REJECTIONS_MAX
+from broker.limits import FRAME_BYTES_MAX, REJECTION_BODY_BYTES_MAX, REJECTIONS_BURST_MAX, REJECTIONS_MAX
 from tests.conftest import Connect, StartApp, StartBroker
 from tests.support import ledger
 from tests.support.client import JSON, PATIENCE_SECONDS, Answer, Client
 from tests.support.golden import rejections
+from tests.support.raw import websocket
 from tests.support.skyra import DEVICE, raw
 from tests.support.writer import eventually, held_writer, stored
 
@@ -305,3 +306,27 @@ async def test_a_refusal_is_told_though_the_journal_cannot_keep_it(app: App, cli
     assert (second["status"], second["error"]["code"]) == ("rejected", "invalid_envelope")
     assert (await post(client, b"{")).body["status"] == "rejected"
     assert (await post(client, raw("a"))).body["error"]["retry_after_seconds"] == 5
+
+
+async def test_a_frame_past_the_bound_closes_the_socket_and_leaves_no_row(app: App, client: Client) -> None:
+    async with websocket(app, "/v1/ingress") as (reader, writer):
+        writer.write(bytes([0x81, 0x80 | 127]) + (FRAME_BYTES_MAX + 1).to_bytes(8) + bytes(4))  # only announced
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            received = await reader.read()
+    assert bytes([0x88]) in received
+    assert (1009).to_bytes(2) in received
+    assert await rejections(app) == []
+    assert (await post(client, raw("a"))).status == 200
+
+
+async def test_envelopes_past_the_window_wait_and_none_is_lost(
+    app: App, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.front.answers.PUBLISH_WINDOW", 50)
+    async with ingress(client) as device:
+        sent = [raw(event_id) if n % 3 else b"{}" for n, event_id in enumerate(ids(1000))]
+        sending = asyncio.create_task(device.send(*sent))
+        answers = await device.receive(1000)
+        await sending
+    found = [answer.get("event_id") for answer in answers]
+    assert found == [event_id if n % 3 else None for n, event_id in enumerate(ids(1000))]

@@ -93,6 +93,15 @@ async def test_an_effect_with_bad_sql_fails_alone(seen: App, client: Client) -> 
     assert await count(seen) == []
 
 
+async def test_an_effect_that_wants_to_exit_ends_nothing_but_its_event(app: App, client: Client) -> None:
+    @app.effect("*")
+    def leave(_cursor: apsw.Cursor, _event: InboundEvent) -> None:
+        raise SystemExit(3)
+
+    assert_unavailable(await post(client, numbered(1)))
+    await client.enqueue("e-1")
+
+
 async def test_sequences_of_events_that_were_taken_out_are_not_given_twice(seen: App, client: Client) -> None:
     @seen.effect("pixel_control.mode.*")
     def fail(_cursor: apsw.Cursor, _event: InboundEvent) -> None:
