@@ -76,6 +76,8 @@ class Batch:
                 submission.done(job_result)
             else:
                 own = {at - start: duplicates[at] for at in range(start, end) if at in duplicates} if duplicates else {}
-                refused = {at - start: self.refusals[at] for at in range(start, end) if at in self.refusals}
-                submission.done(Receipts(seqs[start:end], own, job_result, refused))
+                receipts = Receipts(seqs[start:end], own, job_result)
+                if self.refusals:
+                    receipts.refuse({at - start: self.refusals[at] for at in range(start, end) if at in self.refusals})
+                submission.done(receipts)
             start = end

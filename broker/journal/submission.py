@@ -35,6 +35,10 @@ class Receipts:
         """What the job returned."""
         self._refusals = refusals
 
+    def refuse(self, refusals: Mapping[int, CourierError]) -> None:
+        """Say why events, whose sequences are 0, were refused, by their position."""
+        self._refusals = refusals
+
     def refusal(self, position: int) -> CourierError:
         """Why the event at this position, whose sequence is 0, was refused."""
         return self._refusals.get(position) or InvalidEnvelope(

@@ -73,14 +73,16 @@ def assert_storable(read: Callable[[bytes], list[InboundEvent]], body: bytes) ->
 @FIXED
 @given(sent=st.binary(max_size=60))
 @example(sent=b"\xef\xbb\xbf{}")
-def test_any_bytes(read: Any, whole: dict[str, Any], sent: bytes) -> None:
+def test_bytes_of_any_kind_are_no_event(read: Any, whole: dict[str, Any], sent: bytes) -> None:
     assert not assert_storable(read, sent)
 
 
 @EACH
 @FIXED
 @given(data=st.data())
-def test_a_valid_event_with_anything_in_place_of_a_value(read: Any, whole: dict[str, Any], data: st.DataObject) -> None:
+def test_anything_in_place_of_a_value_is_taken_or_refused(
+    read: Any, whole: dict[str, Any], data: st.DataObject
+) -> None:
     changed = json.loads(json.dumps(whole))
     place = changed
     if "envelope" in whole and data.draw(st.booleans()):
@@ -92,7 +94,9 @@ def test_a_valid_event_with_anything_in_place_of_a_value(read: Any, whole: dict[
 @EACH
 @FIXED
 @given(data=st.data())
-def test_a_valid_event_with_some_bytes_changed(read: Any, whole: dict[str, Any], data: st.DataObject) -> None:
+def test_an_event_with_some_bytes_changed_is_taken_or_refused(
+    read: Any, whole: dict[str, Any], data: st.DataObject
+) -> None:
     body = json.dumps(whole).encode()
     at = data.draw(st.integers(0, len(body) - 1))
     assert_storable(read, body[:at] + data.draw(st.binary(max_size=3)) + body[at + data.draw(st.integers(0, 3)) :])
@@ -109,7 +113,7 @@ def test_the_valid_event_is_one(read: Any, whole: dict[str, Any]) -> None:
     kind=st.none() | st.sampled_from(["application/json", "text/plain"]) | st.text(max_size=12),
     body=st.binary(max_size=30),
 )
-def test_any_event_in_binary_mode(headers: dict[str, str], kind: str | None, body: bytes) -> None:
+def test_an_event_in_binary_mode_is_taken_or_refused(headers: dict[str, str], kind: str | None, body: bytes) -> None:
     named = [(f"ce-{name}", value) for name, value in (CLOUDEVENT | headers).items()]
     try:
         made = cloudevents.structured(named, kind, body)
