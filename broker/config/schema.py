@@ -298,7 +298,10 @@ class Pixel(Section, frozen=True, kw_only=True):
         Meta(extra={"grammar": grammar.HEADER}, description="The header in which a token may come, besides a bearer."),
     ] = "X-Pixel-Control-Api-Key"
     schemas: Annotated[
-        Directory | None, Meta(description="A directory with schemas of more versions, and of payloads.")
+        Directory | None,
+        Meta(
+            description="A directory with schemas of more versions, and of payloads; relative to the working directory."
+        ),
     ] = None
     payload_schemas: Annotated[
         Literal["enforce", "off", "warn"],

@@ -31,7 +31,7 @@ SCHEMA_VERSION = 1
 _STREAM_HEAD, _STREAM_TAIL = "devices/", "/events"
 
 
-class Event(msgspec.Struct):
+class DeviceEvent(msgspec.Struct):
     """The fields of 000 §4. Unknown ones are kept, because the envelope's own bytes are."""
 
     event_id: str
@@ -47,10 +47,10 @@ class _Named(msgspec.Struct):
     event_id: str
 
 
-_decode_event = msgspec.json.Decoder(Event).decode
+_decode_event = msgspec.json.Decoder(DeviceEvent).decode
 _decode_named = msgspec.json.Decoder(_Named).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
-_FIELDS = Event.__struct_fields__
+_FIELDS = DeviceEvent.__struct_fields__
 
 
 def split(body: bytes) -> tuple[list[bytes], bool]:

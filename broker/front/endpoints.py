@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from broker.contracts.cloudevents import BATCHED, STRUCTURED, CloudEvent
-from broker.contracts.skyra import Event
+from broker.contracts.skyra import DeviceEvent
 from broker.front import shapes
 from broker.front.requests import JSON, NDJSON
 from broker.limits import DELIVER_BATCH_MAX, PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, SEQ_MAX, STREAM_NAME_BYTES_MAX
@@ -147,7 +147,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "POST", "/v1/events", "deviceEvents",
         "Store an event of a device, or an array of them; answered when they are on disk", "devices:DEVICE",
-        bodies={JSON: (Event, Many((Event,)))},
+        bodies={JSON: (DeviceEvent, Many((DeviceEvent,)))},
         example=_EXAMPLE_DEVICE_EVENT,
         answers={JSON: (shapes.SkyraAck, Many((shapes.SkyraAck, shapes.SkyraNack)))},
     ),

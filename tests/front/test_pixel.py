@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import resource
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from broker.app import App
@@ -17,7 +20,7 @@ from tests.support import ledger
 from tests.support.client import Client
 from tests.support.golden import rejections
 from tests.support.pixel import KEY, TRANSPORT, assert_unavailable, disposition, key, numbered, post, request
-from tests.support.writer import held_writer, stored
+from tests.support.writer import eventually, held_writer, stored
 
 EVENT = "pixel_control.lifecycle.maniaplanet_beginmatch"
 
@@ -40,18 +43,34 @@ async def receipt_rows(app: App) -> list[Any]:
     return await app.journal.execute(job)
 
 
-async def test_a_thousand_posts_of_one_key_are_one_receipt_and_exactly_one_is_processed(
-    app: App, client: Client
+POSTS = 1000
+
+
+@pytest.fixture
+def _room_for_sockets() -> Iterator[None]:
+    """Both ends of a thousand connections are in this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * POSTS + 500
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        pytest.skip(f"{wanted} descriptors are needed, and {hard} are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("_room_for_sockets")
+async def test_a_thousand_posts_of_one_key_at_once_are_one_receipt_and_exactly_one_is_processed(
+    app: App, connect: Connect
 ) -> None:
-    async with held_writer(app) as release:
-        posts = [asyncio.create_task(disposition(client, request({"attempt": 1 + n}))) for n in range(1000)]
-        await asyncio.sleep(0)
-        release.set()
-        found = await asyncio.gather(*posts)
-    assert sorted(found) == ["duplicate"] * 999 + ["processed"]
+    client = await connect(app.server.address, connector=aiohttp.TCPConnector(limit=0))
+    async with held_writer(app):
+        posts = [asyncio.create_task(disposition(client, request({"attempt": 1 + n}))) for n in range(POSTS)]
+        await eventually(lambda: app.journal.queued == POSTS)
+    found = await asyncio.gather(*posts)
+    assert sorted(found) == ["duplicate"] * (POSTS - 1) + ["processed"]
     ((*_, duplicates, attempt, status),) = await receipt_rows(app)
-    assert (duplicates, status) == (999, "processed")
-    assert 1 <= attempt <= 1000
+    assert (duplicates, status) == (POSTS - 1, "processed")
+    assert 1 <= attempt <= POSTS
     assert await stored(app) == [KEY]
 
 

@@ -11,6 +11,9 @@ import pytest
 
 from broker.app import App
 from broker.contracts.inbound import InboundEvent
+from broker.contracts.pixel import Told, parse
+from broker.contracts.pixel_schemas import load_schemas
+from broker.journal.effects import Effects
 from tests.conftest import Connect, StartApp, StartBroker
 from tests.support.client import Client
 from tests.support.pixel import assert_unavailable, disposition, key, numbered, post
@@ -21,6 +24,14 @@ HEARTBEAT = "connectivity.plugin_heartbeat"
 
 async def count(app: App, table: str = "seen") -> list[Any]:
     return await app.journal.execute(lambda c: [row[0] for row in c.execute(f"SELECT * FROM {table} ORDER BY 1")])
+
+
+def pixel_event() -> InboundEvent:
+    return parse(numbered(1), load_schemas(), "off", "local", 1, Told()).event
+
+
+def note_nothing(_cursor: apsw.Cursor, _event: InboundEvent) -> None:
+    """An effect that does nothing."""
 
 
 @pytest.fixture
@@ -46,6 +57,15 @@ async def test_an_effect_is_for_the_types_of_its_pattern_and_for_its_contract_on
     assert await disposition(client, numbered(1, "player.on_connect")) == "processed"
     await client.enqueue("e-1", to="pixel/lifecycle", type="pixel_control.lifecycle.maniaplanet_beginmatch")
     assert await count(seen) == []
+
+
+def test_an_effect_is_not_brought_about_by_the_type_of_another_contracts_event() -> None:
+    effects, here = Effects(), pixel_event()
+    effects.register("pixel_control.lifecycle.*")(note_nothing)
+    assert effects.of(here) == [note_nothing]
+    assert effects.of(here._replace(contract="courier")) == []
+    assert effects.of(here._replace(type="pixel_control_lifecycle.x")) == [], "a dot is a dot"
+    assert effects.of(here._replace(type="xpixel_control.lifecycle.x")) == []
 
 
 async def test_a_failing_effect_takes_its_own_event_out_and_no_other(
