@@ -17,6 +17,7 @@ from broker.front.asyncapi import asyncapi
 from broker.front.dead_letters import DeadLetterEndpoints
 from broker.front.documents import Documents
 from broker.front.enqueue import Enqueue
+from broker.front.groups import GroupEndpoints
 from broker.front.guard import Guard
 from broker.front.openapi import openapi
 from broker.front.probes import PROMISES, Probes
@@ -42,7 +43,7 @@ class App:
         self.journal = journal
         self._clock = clock
         self._authenticator = Authenticator(config.auth)
-        self.registry = Registry(config.streams, clock, journal)
+        self.registry = Registry(config.streams, clock, journal, journal.groups)
         intake = Intake(journal, self.registry, config.journal.dedupe_entries)
         self.gate = Gate(intake, clock, self.registry.open)
         self.gate.quota = quota_for(config.auth, config.streams.per_stream_caps, clock)
@@ -51,8 +52,9 @@ class App:
         """Set when the journal has failed for good and the process must end."""
         self._publish = Publish(self.gate, journal.room)
         self._subscribe = Subscribe(self.registry)
+        self._groups = GroupEndpoints(self.registry)
         self._queries = Queries(self.registry, journal.readers)
-        self._dead_letters = DeadLetterEndpoints(DeadLetters(journal, clock))
+        self._dead_letters = DeadLetterEndpoints(DeadLetters(journal, clock, self.registry.replayed))
         self._probes = Probes(journal.health, journal.synchronous, lambda: self.gate.draining)
         self._retention = Retention(journal, config.journal.retention, clock)
         self._sweeping: asyncio.Task[None] | None = None
@@ -71,7 +73,10 @@ class App:
         route("GET", "/v1/streams", self._queries.list_streams)
         route("GET", "/v1/streams/{stream:.+}/stats", self._queries.stats)
         route("GET", "/v1/streams/{stream:.+}/events", self._queries.events)
+        route("GET", "/v1/streams/{stream:.+}/groups", self._groups.of_stream)
         route("GET", "/v1/receipts/{source:[^/]+}/{id:[^/]+}", self._queries.receipt)
+        route("GET", "/v1/groups", self._groups.list_groups)
+        route("DELETE", "/v1/groups/{group:[^/]+}", self._groups.delete)
         route("GET", "/v1/dead-letters", self._dead_letters.list_letters)
         route("POST", "/v1/dead-letters/replay", self._dead_letters.replay_many)
         route("POST", "/v1/dead-letters/discard", self._dead_letters.discard_many)
@@ -104,6 +109,7 @@ class App:
         for name, pending, last_seq in await self.journal.readers.run(reader.pending_streams):
             self.registry.recover(name, pending, last_seq)
         backlog = self.journal.backlog
+        self.registry.recover_groups(backlog.last_seq)
         oldest = 0.0 if backlog.oldest_pending_at is None else (clock.wall_us() - backlog.oldest_pending_at) / 1e6
         log.info(
             "journal %s recovered: %d pending, %d dead letters, oldest pending %.0f s, last sequence %d",

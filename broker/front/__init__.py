@@ -11,6 +11,7 @@ control       the control frames of a subscriber
 line          the way out of one socket: frames in one write
 sockets       the open sockets of an endpoint, and their orderly end
 queries       GET of streams, figures, events and receipts
+groups        /v1/groups
 dead_letters  /v1/dead-letters
 probes        /livez and /readyz
 shapes        the answers of the queries and actions, as they are on the wire

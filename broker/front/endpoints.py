@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 
 from broker.front import shapes
 from broker.front.requests import JSON, NDJSON
-from broker.limits import DELIVER_BATCH_MAX, PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, SEQ_MAX, STREAM_NAME_BYTES_MAX
+from broker.limits import (
+    DELIVER_BATCH_MAX,
+    GROUP_NAME_BYTES_MAX,
+    PAGE_LIMIT_DEFAULT,
+    PAGE_LIMIT_MAX,
+    SEQ_MAX,
+    STREAM_NAME_BYTES_MAX,
+)
 
 
 class Parameter(NamedTuple):
@@ -84,7 +91,9 @@ _FILTER = (
     _text("stream", "only of this stream; * stands for anything"),
     _text("type", "only of this type"),
     _text("reason", "only with this text in the reason"),
+    _text("group", "those of this consumer group; without it, those of the streams themselves"),
 )
+_GROUP = _FILTER[-1]
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/livez", "livez", "The process is there", needs_token=False, answers={JSON: shapes.Alive}),
@@ -112,6 +121,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
                 "batch", "query", {"type": "integer", "minimum": 1, "maximum": DELIVER_BATCH_MAX},
                 "how many envelopes one frame may carry", is_required=False,
             ),
+            Parameter(
+                "group", "query", {"type": "string", "minLength": 1, "maxLength": GROUP_NAME_BYTES_MAX},
+                "a consumer group, which has a copy of the streams of its own", is_required=False,
+            ),
+            Parameter(
+                "from", "query", {"type": "string", "enum": ["start", "now"], "default": "start"},
+                "where a new group begins", is_required=False,
+            ),
         ),
     ),
     Endpoint(
@@ -130,6 +147,23 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         answers={JSON: shapes.EventPage},
     ),
     Endpoint(
+        "GET", "/v1/streams/{stream}/groups", "streamGroups", "The consumer groups that have a copy of a stream",
+        "streams:STREAM:subscribe", parameters=(_STREAM,), answers={JSON: shapes.StreamGroups},
+    ),
+    Endpoint(
+        "GET", "/v1/groups", "listGroups", "The consumer groups of streams that the caller may subscribe to",
+        "streams:STREAM:subscribe", answers={JSON: shapes.GroupList},
+    ),
+    Endpoint(
+        "DELETE", "/v1/groups/{group}", "deleteGroup", "Take a consumer group's copies of streams away",
+        "admin:*",
+        parameters=(
+            _in_path("group", "the name of the group", "billing"),
+            _text("stream", "the stream or the pattern, as the list of groups shows it"),
+        ),
+        answers={JSON: shapes.GroupDeleted},
+    ),
+    Endpoint(
         "GET", "/v1/receipts/{source}/{id}", "receipt", "What became of one event", "streams:STREAM:subscribe",
         parameters=(
             _in_path("source", "where it came from: stream:NAME", f"stream:{_EXAMPLE_STREAM}"),
@@ -145,15 +179,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         "GET", "/v1/dead-letters/{seq}", "inspectDeadLetter", "One dead letter with its envelope",
-        "streams:STREAM:subscribe", parameters=(_SEQ,), answers={JSON: shapes.DeadLetterWhole},
+        "streams:STREAM:subscribe", parameters=(_SEQ, _GROUP), answers={JSON: shapes.DeadLetterWhole},
     ),
     Endpoint(
         "POST", "/v1/dead-letters/{seq}/replay", "replayDeadLetter", "Send a dead letter to its stream again",
-        "admin:*", parameters=(_SEQ,), answers={JSON: shapes.Replayed},
+        "admin:*", parameters=(_SEQ, _GROUP), answers={JSON: shapes.Replayed},
     ),
     Endpoint(
         "POST", "/v1/dead-letters/{seq}/discard", "discardDeadLetter", "Let a dead letter go",
-        "admin:*", parameters=(_SEQ,), bodies={JSON: shapes.DiscardRequest}, example={"reason": "known bug"},
+        "admin:*", parameters=(_SEQ, _GROUP), bodies={JSON: shapes.DiscardRequest}, example={"reason": "known bug"},
         answers={JSON: shapes.Discarded},
     ),
     Endpoint(

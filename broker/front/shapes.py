@@ -100,6 +100,45 @@ class StreamStats(Shape):
     totals: StreamTotals
 
 
+class GroupRegistration(Shape):
+    """A consumer group, and the stream or the pattern of streams that it has copies of, from a sequence on."""
+
+    group: str
+    stream: str
+    since: int
+
+
+class GroupList(Shape):
+    """The consumer groups, the oldest first."""
+
+    groups: list[GroupRegistration]
+
+
+class GroupFigures(Shape):
+    """A group's copy of one stream: up to where everything is settled, and what is not."""
+
+    group: str
+    position: int
+    depth: int
+    inflight: int
+    subscribers: int
+    dead: int
+
+
+class StreamGroups(Shape):
+    """The groups that have a copy of a stream."""
+
+    groups: list[GroupFigures]
+
+
+class GroupDeleted(Shape):
+    """A group that has no copy of these streams any more."""
+
+    group: str
+    stream: str
+    deleted: bool
+
+
 class Receipt(Shape):
     """What became of one identity."""
 
@@ -206,6 +245,7 @@ class DeadLetterFilter(Shape, forbid_unknown_fields=True):
     stream: FilterText | None = None
     type: FilterText | None = None
     reason: FilterText | None = None
+    group: FilterText | None = None
 
 
 class BulkReplayRequest(Shape, forbid_unknown_fields=True):

@@ -1,4 +1,7 @@
-"""`WS /v1/subscribe?stream=NAME` (003 §7.2): credit, ack, nack and extend in; deliveries out."""
+"""`WS /v1/subscribe?stream=NAME` (003 §7.2): credit, ack, nack and extend in; deliveries out.
+
+With `group=NAME`, the deliveries come from the group's own copy of the stream.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -33,7 +36,8 @@ class Subscribe:
             raise InvalidRequest(f"stream: {problem}; connect to /v1/subscribe?stream=NAME")
         request[PRINCIPAL].check_stream(name, "subscribe")
         queue = DeliveryQueue(_batch(request))
-        subscription = self._registry.subscribe(name, queue)
+        group = await self._group(request, name)
+        subscription = self._registry.subscribe(name, queue, group)
         stuck_bytes = 0
         try:
             async with self._sockets.accept(request) as socket:
@@ -49,6 +53,18 @@ class Subscribe:
         finally:
             self._leave(subscription, queue, stuck_bytes)
         return socket
+
+    async def _group(self, request: web.Request, name: str) -> str | None:
+        """The consumer group that a subscriber belongs to, which has its copies of the streams from now on."""
+        group, start = request.query.get("group"), request.query.get("from")
+        if group is None:
+            if start is not None:
+                raise InvalidRequest("from goes with group: it says where a new group begins")
+            return None
+        if start not in (None, "start", "now"):
+            raise InvalidRequest(f"from must be start or now, not {start[:20]!r}")
+        await self._registry.join_group(name, group, from_start=start != "now")
+        return group
 
     async def revoke(self, objection: Objection) -> int:
         """Close the sockets of callers that may not stay; how many those were."""

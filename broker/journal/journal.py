@@ -23,6 +23,7 @@ from broker.errors import ConfigError, CourierError, Saturated, StorageFailed, S
 from broker.journal import connection, reader, schema
 from broker.journal.batch import Batch
 from broker.journal.checkpointer import Checkpointer
+from broker.journal.groups import GroupBook
 from broker.journal.health import JournalHealth
 from broker.journal.reader import Backlog, ReaderPool, StoredEvent
 from broker.journal.statements import StateChange
@@ -61,6 +62,8 @@ class Journal:
         self.on_fatal: Callable[[str], None] = lambda _reason: None
         """Told once, on the loop, that nothing can be acknowledged any more."""
         self.health = JournalHealth(on_fatal=lambda reason: self._call(self._fatal, reason))
+        self.groups = GroupBook(self, clock, unsaved_max=STATE_CHANGES_MAX)
+        """The consumer groups, and how far they have come."""
         self._writer: Writer
         self._resources = ExitStack()
         self.readers: ReaderPool
@@ -74,6 +77,7 @@ class Journal:
         loop = asyncio.get_running_loop()
         journal = cls(directory / connection.FILE_NAME, config, clock, loop)
         await loop.run_in_executor(None, journal._start, config, vfs)
+        await journal.groups.load()
         return journal
 
     def _start(self, config: JournalConfig, vfs: str | None) -> None:
@@ -236,6 +240,7 @@ class Journal:
         """Commit everything that was submitted, answer it, and close the file."""
         if self._closed:
             return
+        await self.groups.close()
         self._closed = True
         if self._flush_timer is not None:
             self._flush_timer.cancel()

@@ -1,7 +1,8 @@
 """Retention: finished events give up their contents, by age and by the size of the file.
 
 A row is emptied, never deleted: its identity stays, so that a late duplicate is still recognised, and so
-do its receipt and its hash. Only processed rows are emptied; what waits or died keeps its contents.
+do its receipt and its hash. Only processed rows are emptied; what waits or died keeps its contents, and so does
+what waits or died for a consumer group.
 
 A sweep walks the ledger in order of sequence, in slices: a reader finds what may go, and the writer is
 given just those rows, inside an ordinary group commit. Where everything is empty already is remembered in
@@ -44,18 +45,28 @@ class Slice(NamedTuple):
 
 
 _SLICE = """
-SELECT seq, state, state_changed_at, envelope IS NULL FROM ledger WHERE seq > ?1 ORDER BY seq LIMIT ?2
+SELECT seq, state, state_changed_at, envelope IS NULL, stream FROM ledger WHERE seq > ?1 ORDER BY seq LIMIT ?2
+"""
+
+_KEPT = """
+SELECT seq FROM group_events INDEXED BY group_events_kept
+WHERE state <> 1 AND seq > ?1
+  AND seq <= (SELECT coalesce(max(seq), 0) FROM (SELECT seq FROM ledger WHERE seq > ?1 ORDER BY seq LIMIT ?2))
 """
 
 
 def find(connection: apsw.Connection, after_seq: int, changed_before: int) -> Slice:
     """Look at the next slice: which rows were finished before a time and still have their contents?"""
     last_seq, expired, all_empty = 0, [], True
-    for seq, state, changed_at, is_empty in connection.execute(_SLICE, (after_seq, SLICE_ROWS)):
+    # Looked up before the rows: a position only grows, so what it lets go may go.
+    positions = dict(connection.execute("SELECT stream, min(position) FROM group_streams GROUP BY stream"))
+    kept = {seq for (seq,) in connection.execute(_KEPT, (after_seq, SLICE_ROWS))}
+    for seq, state, changed_at, is_empty, stream in connection.execute(_SLICE, (after_seq, SLICE_ROWS)):
         last_seq = seq
         if is_empty:
             continue
-        if state == schema.STATE_PROCESSED and changed_at < changed_before:
+        is_wanted = seq in kept or seq > positions.get(stream, seq)
+        if state == schema.STATE_PROCESSED and changed_at < changed_before and not is_wanted:
             expired.append(seq)
         else:
             all_empty = False

@@ -142,7 +142,40 @@ FROM ledger;
 
 _PARTITIONS = "ALTER TABLE ledger ADD COLUMN partition_key TEXT;"
 
-MIGRATIONS: tuple[str, ...] = (_LEDGER + _BESIDE_THE_LEDGER + _VIEWS, _PARTITIONS)
+# A group has a copy of a stream when a registration covers it. What it has not settled is what lies behind `position`,
+# less the rows of `group_events`: settled ahead of it (1), dead (2), or dead and to be delivered again (0).
+_GROUPS = """
+CREATE TABLE group_registrations (
+  pattern    TEXT NOT NULL,
+  name       TEXT NOT NULL,
+  since_seq  INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  PRIMARY KEY (name, pattern)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE group_streams (
+  id       INTEGER PRIMARY KEY,
+  stream   TEXT NOT NULL,
+  name     TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  UNIQUE (stream, name)
+) STRICT;
+
+CREATE TABLE group_events (
+  group_id         INTEGER NOT NULL REFERENCES group_streams (id) ON DELETE CASCADE,
+  seq              INTEGER NOT NULL,
+  state            INTEGER NOT NULL CHECK (state IN (0, 1, 2)),
+  attempts         INTEGER NOT NULL,
+  first_attempt_at INTEGER,
+  changed_at       INTEGER NOT NULL,
+  error            TEXT,
+  PRIMARY KEY (group_id, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX group_events_kept ON group_events (seq) WHERE state <> 1;
+CREATE INDEX group_events_replayed ON group_events (group_id, seq) WHERE state = 0;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_LEDGER + _BESIDE_THE_LEDGER + _VIEWS, _PARTITIONS, _GROUPS)
 """Step n takes the schema from version n - 1 to version n. A step that was released is never edited."""
 
 VERSION = len(MIGRATIONS)

@@ -7,18 +7,21 @@ the journal (through the `Ledger` it was given) what became of each delivery.
 import asyncio
 import logging
 from collections.abc import Container, Iterable
-from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from _fast import Leases
 from broker.clock import Clock
 from broker.config import Streams as StreamsConfig
 from broker.contracts.inbound import InboundEvent
-from broker.errors import InvalidRequest, OverQuota, UnknownStream
+from broker.errors import InvalidRequest, NotFound, OverQuota, UnknownStream
 from broker.limits import LEASE_MS_MAX, LEASE_MS_MIN, LEASES_MAX, NACK_DELAY_MS_MAX, STREAMS_MAX
-from broker.streams.catch_up import CatchUp, Pages
+from broker.streams.catch_up import CatchUp
 from broker.streams.entry import Entry
-from broker.streams.meter import Meter
+from broker.streams.group import Group
+from broker.streams.groups import Groups
+from broker.streams.groups_in_memory import GroupsInMemory
+from broker.streams.ledger import GroupBook, Ledger
+from broker.streams.meter import Meter, figures
 from broker.streams.rules import RuleBook
 from broker.streams.stream import Stream
 from broker.streams.subscription import Subscriber, Subscription
@@ -26,20 +29,10 @@ from broker.streams.subscription import Subscriber, Subscription
 log = logging.getLogger(__name__)
 
 
-class Ledger(Pages, Protocol):
-    """What the streams need of the journal. Nothing here knows SQLite."""
-
-    def processed(self, seq: int, attempts: int) -> None:
-        """An event was acknowledged by its consumer."""
-
-    def dead_letter(self, seq: int, attempts: int, first_attempt_at: int | None, reason: str) -> None:
-        """An event will not be delivered any more."""
-
-
 class Registry:
     """Every stream by name, every lease by the number of its delivery."""
 
-    def __init__(self, config: StreamsConfig, clock: Clock, ledger: Ledger) -> None:
+    def __init__(self, config: StreamsConfig, clock: Clock, ledger: Ledger, book: GroupBook | None = None) -> None:
         self.rule_book = RuleBook(config)
         self._config = config
         self._clock = clock
@@ -54,7 +47,10 @@ class Registry:
         """How many leases were ever given: the key of the latest one."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
-        self._catch_up = CatchUp(ledger, self._pump)
+        self._catch_up = CatchUp(self._pump)
+        self._committed_seq = 0
+        """The newest event that the streams were told of."""
+        self.groups = Groups(book or GroupsInMemory(), self.find, self._make, self.all)
         self._starved: dict[Stream, None] = {}
         """Streams that have an event and a subscriber for it, but found every lease given out."""
         self._offered: dict[Stream, int] = {}
@@ -82,14 +78,16 @@ class Registry:
                 raise UnknownStream(f"there is no stream {name!r}, and streams.autoCreate is off; see perStreamCaps")
             if len(self._streams) >= STREAMS_MAX:
                 raise OverQuota(f"there are {STREAMS_MAX} streams already; no more can be made")
+            self.groups.check_room_for(name)
             stream = self._make(name)
         return stream
 
     def _make(self, name: str) -> Stream:
-        stream = self._streams[name] = Stream(name, self.rule_book.rules_of(name))
+        stream = self._streams[name] = Stream(name, self.rule_book.rules_of(name), self._ledger)
+        self.groups.join_new(stream, self._committed_seq)
         for subscription in self._patterns:
-            if subscription.wants(name):
-                subscription.join(stream)
+            if subscription.wants(name) and (copy := subscription.copy_of(stream)) is not None:
+                subscription.join(copy)
         return stream
 
     def recover(self, name: str, pending: int, last_seq: int) -> None:
@@ -99,22 +97,34 @@ class Registry:
         stream.arrived_seq = last_seq
         stream.behind = True
 
+    def recover_groups(self, last_seq: int) -> None:
+        """Take up the consumer groups, when every stream with unfinished events was. `last_seq` is the ledger's."""
+        self._committed_seq = last_seq
+        self.groups.recover(last_seq)
+
     def committed(self, events: list[tuple[int, InboundEvent]]) -> None:
         """Take the new events of one group commit, in order."""
         touched: dict[Stream, int] = {}
         for seq, event in events:
             # What is on disk is taken, also when a new stream of its name would not be made any more.
             stream = self._streams.get(event.stream) or self._make(event.stream)
-            touched[stream] = touched.get(stream, 0) + 1
-            stream.arrive(_entry(stream, seq, event))
+            self._committed_seq = seq
+            for copy in stream.copies():
+                touched[copy] = touched.get(copy, 0) + 1
+                copy.arrive(_entry(copy, seq, event))
         self._pump_touched(touched)
 
     def offer(self, seq: int, event: InboundEvent) -> bool:
-        """Take an event that is only in memory; False when its stream is full. `pump_offered` delivers it."""
-        stream = self.open(event.stream)
-        if not stream.offer(_entry(stream, seq, event)):
+        """Take an event that is only in memory; False when its stream is full, or a group's copy of it.
+
+        `pump_offered` delivers it.
+        """
+        copies = self.open(event.stream).copies()
+        if not all(copy.room for copy in copies):
             return False
-        self._offered[stream] = self._offered.get(stream, 0) + 1
+        for copy in copies:
+            copy.offer(_entry(copy, seq, event))
+            self._offered[copy] = self._offered.get(copy, 0) + 1
         return True
 
     def pump_offered(self) -> None:
@@ -133,54 +143,59 @@ class Registry:
     def stats(self, name: str) -> dict[str, Any] | None:
         """How a stream is doing (003 §7.1), with its totals since the start; None if there is none."""
         stream = self._streams.get(name)
-        if stream is None:
-            return None
-        now_ms = self._clock.monotonic_ms()
-        meter = stream.meter or Meter()
-        last = datetime.fromtimestamp(stream.last_received_at / 1e6, UTC) if stream.last_received_at else None
-        return {
-            "depth": stream.pending - stream.in_flight,
-            "inflight": stream.in_flight,
-            "rateIn": round(meter.rate_in.per_second(now_ms), 3),
-            "rateOut": round(meter.rate_out.per_second(now_ms), 3),
-            "latP50": meter.latency_ms(50),
-            "latP95": meter.latency_ms(95),
-            "lastTs": None if last is None else last.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "subscribers": len(stream.credits),
-            "durability": "memory" if stream.rules.in_memory else "journal",
-            "totals": {
-                "in": stream.total_in,
-                "out": stream.total_delivered,
-                "ack": stream.total_acked,
-                "nack": stream.total_nacked,
-                "redelivered": stream.total_redelivered,
-                "dead": stream.total_dead,
-            },
-        }
+        return None if stream is None else figures(stream, self._clock.monotonic_ms())
 
     def is_leased(self, name: str, seq: int) -> bool:
         """Whether a consumer has this event of a stream just now."""
         stream = self._streams.get(name)
         if stream is None or not stream.in_flight:
             return False
-        return any(seq in subscription.entries for subscription in self._subscriptions)
+        held = (subscription.entries.get(seq) for subscription in self._subscriptions)
+        return any(entry is not None and entry.stream is stream for entry in held)
 
     # Subscribers.
 
-    def subscribe(self, name: str, subscriber: Subscriber) -> Subscription:
-        """Join a stream, or every stream of a pattern, without credit."""
-        if "*" in name:
-            subscription = Subscription(subscriber, name)
+    def subscribe(self, name: str, subscriber: Subscriber, group: str | None = None) -> Subscription:
+        """Join a stream, or every stream of a pattern, without credit; of a group, its copies of them.
+
+        Raise NotFound when the group has no copy: `join_group` gives it one.
+        """
+        subscription = Subscription(subscriber, name if "*" in name else None, group)
+        if subscription.pattern is not None:
             self._patterns[subscription] = None
             for stream in self._streams.values():
-                if subscription.wants(stream.name):
-                    subscription.join(stream)
-                    self._pump(stream)  # without credit yet: what waits there is remembered for the first grant
+                if subscription.wants(stream.name) and (copy := subscription.copy_of(stream)) is not None:
+                    subscription.join(copy)
+                    self._pump(copy)  # without credit yet: what waits there is remembered for the first grant
         else:
-            subscription = Subscription(subscriber)
-            subscription.join(self.open(name))
+            copy = subscription.copy_of(self.open(name))
+            if copy is None:
+                raise NotFound(f"there is no group {group!r} of {name!r}")
+            subscription.join(copy)
         self._subscriptions.add(subscription)
         return subscription
+
+    async def join_group(self, name: str, group: str, *, from_start: bool) -> None:
+        """Give a group its copy of a stream, or of every stream of a pattern, if it has none yet."""
+        if "*" not in name:
+            self.open(name)
+        added = await self.groups.register(name, group, from_start=from_start, last_seq=lambda: self._committed_seq)
+        self._join_patterns(added)
+
+    def _join_patterns(self, added: Iterable[Group]) -> None:
+        """Subscribers to a pattern of the same group may be there already."""
+        for copy in added:
+            for subscription in self._patterns:
+                if subscription.group == copy.name_of_group and subscription.wants(copy.name):
+                    subscription.join(copy)
+
+    def replayed(self, stream: str, group: str) -> None:
+        """Dead letters of a group are to be delivered again."""
+        found = self._streams.get(stream)
+        copy = None if found is None or found.groups is None else found.groups.get(group)
+        if copy is not None:
+            copy.replays = True
+            self._catch_up.look_at(copy)
 
     def unsubscribe(self, subscription: Subscription, unsent: Container[Entry] = ()) -> None:
         """Leave; what was held goes back to the head of its stream, in the order of delivery.
@@ -221,7 +236,7 @@ class Registry:
         stream.total_acked += 1
         stream.settle(entry)
         if entry.in_ledger:
-            self._ledger.processed(entry.seq, entry.attempt)
+            stream.ledger.processed(entry.seq, entry.attempt)
         if entry.partition is not None:
             self._pump(stream)
         self._catch_up.look_at(stream)
@@ -318,7 +333,7 @@ class Registry:
         stream.settle(entry)
         reason = f"{why}; {entry.attempt} deliveries, none acknowledged"
         if entry.in_ledger:
-            self._ledger.dead_letter(entry.seq, entry.attempt, entry.first_attempt_at, reason)
+            stream.ledger.dead_letter(entry.seq, entry.attempt, entry.first_attempt_at, reason)
         else:
             log.warning("event %s of stream %s, which is in memory only, is dropped: %s", entry.id, stream.name, reason)
 

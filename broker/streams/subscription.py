@@ -26,12 +26,14 @@ class Subscriber(Protocol):
 class Subscription:
     """One subscriber. `entries` is what it holds, by sequence, in the order of delivery."""
 
-    __slots__ = ("_by_id", "entries", "passed", "pattern", "pool", "subscriber", "tickets")
+    __slots__ = ("_by_id", "entries", "group", "passed", "pattern", "pool", "subscriber", "tickets")
 
-    def __init__(self, subscriber: Subscriber, pattern: str | None = None) -> None:
+    def __init__(self, subscriber: Subscriber, pattern: str | None = None, group: str | None = None) -> None:
         self.subscriber = subscriber
         self.pattern = pattern
         """None for a subscription to one stream."""
+        self.group = group
+        """The consumer group whose copies it takes from; None for the streams themselves."""
         self.pool = 0
         """The credit of a pattern, which its streams share."""
         self.passed: dict[Stream, None] = {}
@@ -51,6 +53,12 @@ class Subscription:
     def wants(self, stream: str) -> bool:
         """Whether a stream of this name belongs to its pattern."""
         return self.pattern is not None and pattern_matches(self.pattern, stream)
+
+    def copy_of(self, stream: Stream) -> Stream | None:
+        """What it takes the events of a stream from: the stream, or its group's copy, if that has one."""
+        if self.group is None:
+            return stream
+        return None if stream.groups is None else stream.groups.get(self.group)
 
     def join(self, stream: Stream) -> None:
         """Stand in the line of a stream."""

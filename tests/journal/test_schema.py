@@ -1,5 +1,6 @@
 """The file: the documents' tables with their columns and words, migrations, and files that are refused."""
 
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ import pytest
 from broker.contracts.inbound import InboundEvent
 from broker.errors import ConfigError
 from broker.journal import connection, schema, statements
+from broker.journal.group_queries import Registration
 from broker.journal.journal import Journal
 from broker.journal.statements import StateChange
-from tests.journal.conftest import event, rows
+from tests.journal.conftest import OpenJournal, event, rows
 
 # Copied from the documents that ask for them.
 EVENT_INBOX = ["event_id", "status", "received_at", "last_updated_at", "payload"]
@@ -135,6 +137,26 @@ def test_a_ledger_of_the_first_version_keeps_its_events_and_learns_of_partition_
     writing = connection.open_writer(path, synchronous="full")
     assert writing.execute("SELECT source_event_id, partition_key FROM ledger").fetchall() == [("e-1", None)]
     writing.close()
+
+
+async def test_a_ledger_of_the_second_version_learns_of_groups_which_get_its_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_journal: OpenJournal
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+        before.setattr(schema, "VERSION", 2)
+        writing = connection.open_writer(tmp_path / "courier.db", synchronous="full")
+        writing.execute(
+            "INSERT INTO ledger (seq, contract, stream, type, source_system, source_event_id, state_changed_at, "
+            "received_at, ingest_last_seen_at, payload_sha256, envelope) "
+            "VALUES (1, 'courier', 's', 't', 'stream:s', 'e-1', 1, 1, 1, ?, ?)",
+            (hashlib.sha256(b"{}").digest(), b"{}"),
+        )
+        writing.close()
+    journal = await open_journal()
+    (ledger,) = await journal.groups.register(Registration("s", "g", 0), ["s"])
+    events, last_seq = await ledger.pending_page("s", 0, 10)
+    assert ([each.source_event_id for each in events], last_seq) == (["e-1"], 1)
 
 
 def test_a_migration_that_fails_leaves_the_version_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,10 +59,10 @@ class Client:
 
     @asynccontextmanager
     async def subscribe(
-        self, stream: str = STREAM, headers: Mapping[str, str] | None = None
+        self, stream: str = STREAM, headers: Mapping[str, str] | None = None, **query: str
     ) -> AsyncIterator["Subscriber"]:
         """A subscriber without credit, until the end of the block."""
-        socket = await self.session.ws_connect("v1/subscribe", params={"stream": stream}, headers=headers)
+        socket = await self.session.ws_connect("v1/subscribe", params={"stream": stream, **query}, headers=headers)
         try:
             yield Subscriber(socket)
         finally:

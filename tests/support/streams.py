@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 
 from broker.contracts.inbound import InboundEvent
-from broker.streams.catch_up import Row
 from broker.streams.entry import Entry
+from broker.streams.ledger import Row
 from broker.streams.registry import Registry
 from broker.streams.subscription import Subscription
 
