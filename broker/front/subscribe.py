@@ -12,7 +12,8 @@ from broker.front import control
 from broker.front.guard import PRINCIPAL
 from broker.front.line import Line
 from broker.front.replies import error_frame
-from broker.front.sockets import Objection, OpenSockets
+from broker.front.requests import Query
+from broker.front.sockets import Objection, OpenSockets, check_handshake
 from broker.limits import DELIVER_BATCH_MAX
 from broker.streams.registry import Registry
 from broker.streams.subscription import Subscription
@@ -28,11 +29,13 @@ class Subscribe:
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
         """Serve one subscriber until it goes away."""
         self._sockets.check()
-        name = request.query.get("stream", "")
+        query = Query(request, "stream", "batch")
+        name = query.text("stream") or ""
         if (problem := stream_pattern_problem(name)) is not None:
             raise InvalidRequest(f"stream: {problem}; connect to /v1/subscribe?stream=NAME")
         request[PRINCIPAL].check_stream(name, "subscribe")
-        queue = DeliveryQueue(_batch(request))
+        queue = DeliveryQueue(_batch(query))
+        check_handshake(request)
         subscription = self._registry.subscribe(name, queue)
         stuck_bytes = 0
         try:
@@ -95,14 +98,9 @@ class Subscribe:
         return lambda key: registry.extend(subscription, key, lease_ms, attempt)
 
 
-def _batch(request: web.Request) -> int | None:
+def _batch(query: Query) -> int | None:
     """How many envelopes one frame may carry; None when each has a frame of its own."""
-    text = request.query.get("batch")
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= DELIVER_BATCH_MAX):
-        raise InvalidRequest(f"batch must be a number from 1 to {DELIVER_BATCH_MAX}, not {text[:20]!r}")
-    return int(text)
+    return None if query.text("batch") is None else query.integer("batch", 1, 1, DELIVER_BATCH_MAX)
 
 
 async def _send(line: Line, queue: DeliveryQueue) -> None:
