@@ -58,6 +58,8 @@ class Journal:
         """How far each pulled source had got when the journal was opened."""
         self.on_events: Callable[[list[tuple[int, InboundEvent]]], None] = lambda _events: None
         """Told of the new events of every batch, in order, before their producers are."""
+        self.on_damaged: Callable[[str, int], None] = lambda _stream, _count: None
+        """Told of a stream and how many of its pending events were found damaged, and are dead letters now."""
         self.on_fatal: Callable[[str], None] = lambda _reason: None
         """Told once, on the loop, that nothing can be acknowledged any more."""
         self.health = JournalHealth(on_fatal=lambda reason: self._call(self._fatal, reason))
@@ -190,6 +192,8 @@ class Journal:
         for seq in page.corrupt:
             log.error("event %d of stream %s no longer matches its hash; it is a dead letter now", seq, stream)
             self.dead_letter(seq, 0, None, "corrupt: the stored bytes no longer match their hash")
+        if page.corrupt:
+            self.on_damaged(stream, len(page.corrupt))
         return page.events, page.last_seq
 
     def _change(self, change: StateChange) -> None:

@@ -109,6 +109,12 @@ class Registry:
             stream.arrive(_entry(stream, seq, event))
         self._pump_touched(touched)
 
+    def damaged(self, name: str, count: int) -> None:
+        """So many events of a stream were found damaged in the ledger: they are dead, and wait no longer."""
+        stream = self._streams[name]
+        stream.pending -= count
+        stream.total_dead += count
+
     def offer(self, seq: int, event: InboundEvent) -> bool:
         """Take an event that is only in memory; False when its stream is full. `pump_offered` delivers it."""
         stream = self.open(event.stream)
