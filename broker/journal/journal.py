@@ -181,6 +181,14 @@ class Journal:
         """An event was acknowledged by its consumer. Written with the next group commit, or soon."""
         self._change(StateChange(seq, schema.STATE_PROCESSED, self._clock.wall_us(), attempts))
 
+    def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:
+        """An event was delivered in vain, and waits again: a restart goes on counting from here.
+
+        Left out while the writer lags, because one event may be refused many times.
+        """
+        if not self.lagging:
+            self._change(StateChange(seq, schema.STATE_PENDING, self._clock.wall_us(), attempts, first_attempt_at))
+
     def dead_letter(self, seq: int, attempts: int, first_attempt_at: int | None, reason: str) -> None:
         """An event will not be delivered any more."""
         now = self._clock.wall_us()

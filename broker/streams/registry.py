@@ -32,6 +32,9 @@ class Ledger(Pages, Protocol):
     def processed(self, seq: int, attempts: int) -> None:
         """An event was acknowledged by its consumer."""
 
+    def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:
+        """An event was delivered in vain, and waits again."""
+
     def dead_letter(self, seq: int, attempts: int, first_attempt_at: int | None, reason: str) -> None:
         """An event will not be delivered any more."""
 
@@ -204,6 +207,7 @@ class Registry:
                 entry.attempt -= 1
                 entry.first_attempt_at = entry.first_attempt_at if entry.attempt else None
             if entry.attempt < entry.stream.rules.deliveries_max:
+                self._note_attempt(entry)
                 entry.stream.ring.restore(entry)
             else:
                 self._again(entry, "its consumer went away")
@@ -241,6 +245,7 @@ class Registry:
         self._take_back(subscription, entry)
         entry.stream.total_nacked += 1
         if delay_ms and entry.attempt < entry.stream.rules.deliveries_max:
+            self._note_attempt(entry)
             self._lease(entry, self._clock.monotonic_ms() + delay_ms)
         else:
             self._again(entry, "refused by its consumer")
@@ -291,6 +296,7 @@ class Registry:
         entry.attempt += 1
         if entry.first_attempt_at is None:
             entry.first_attempt_at = self._clock.wall_us()
+        if entry.attempt == 1:
             stream.meter = stream.meter or Meter()
             stream.meter.latency.record(entry.first_attempt_at - entry.received_at)
         else:
@@ -318,6 +324,7 @@ class Registry:
         """Back to the tail for another attempt, or to the dead letters if that was the last one."""
         stream = entry.stream
         if entry.attempt < stream.rules.deliveries_max:
+            self._note_attempt(entry)
             stream.ring.requeue(entry)
             return
         stream.total_dead += 1
@@ -327,6 +334,11 @@ class Registry:
             self._ledger.dead_letter(entry.seq, entry.attempt, entry.first_attempt_at, reason)
         else:
             log.warning("event %s of stream %s, which is in memory only, is dropped: %s", entry.id, stream.name, reason)
+
+    def _note_attempt(self, entry: Entry) -> None:
+        """Let the ledger know of a delivery in vain, unless it never left the broker."""
+        if entry.in_ledger and entry.attempt:
+            self._ledger.attempted(entry.seq, entry.attempt, entry.first_attempt_at)
 
     # Time.
 
