@@ -59,6 +59,7 @@ class App:
         self._retention = Retention(journal, config.journal.retention, clock)
         self._sweeping: asyncio.Task[None] | None = None
         journal.on_events = self.registry.committed
+        journal.on_damaged = self.registry.damaged
         journal.on_fatal = lambda _reason: self.failed.set()
         self._add_routes()
 

@@ -191,7 +191,10 @@ class Streams(Section, frozen=True, kw_only=True):
     ] = limits.LEASE_MS_DEFAULT
     max_depth: Annotated[
         Depth,
-        Meta(description="How many events of one stream are in memory; more wait in the ledger, or are refused."),
+        Meta(
+            description="How many events a stream in memory holds before it refuses more; "
+            "a durable one keeps the rest in the ledger."
+        ),
     ] = limits.STREAM_DEPTH_DEFAULT
     max_deliveries: Annotated[
         Deliveries, Meta(description="After this many deliveries without an ack, an event is a dead letter.")
@@ -207,7 +210,7 @@ class Streams(Section, frozen=True, kw_only=True):
     ] = "journal"
     per_stream_caps: Annotated[
         dict[StreamPattern, StreamCaps],
-        Meta(description="Settings by pattern of stream names; the most specific pattern wins."),
+        Meta(description="Settings by pattern of stream names; each is that of the most specific one that gives it."),
     ] = {}
 
 

@@ -17,12 +17,29 @@ from broker.limits import (
     LEASE_MS_MAX,
     LEASE_MS_MIN,
     NACK_DELAY_MS_MAX,
+    REQUESTS_PER_FRAME_MAX,
+    SEQ_MAX,
 )
 
-Key = Annotated[str, Meta(max_length=EVENT_ID_BYTES_MAX)] | int
+Key = Annotated[str, Meta(max_length=EVENT_ID_BYTES_MAX)] | Annotated[int, Meta(ge=1, le=SEQ_MAX)]
 Keys = Key | Annotated[list[Key], Meta(min_length=1, max_length=KEYS_PER_FRAME_MAX)]
 """The ids or sequences of one event or of several."""
 Attempt = Annotated[int, Meta(ge=1)] | msgspec.UnsetType
+
+
+class Several(msgspec.Struct, frozen=True):
+    """A frame that is an array of others, and so has no shape of its own."""
+
+    name: str
+    summary: str
+    elements: Any
+
+
+ENQUEUE_REQUESTS = Several(
+    "EnqueueRequests",
+    "Several events, committed together.",
+    Annotated[list[shapes.EnqueueRequest], Meta(min_length=1, max_length=REQUESTS_PER_FRAME_MAX)],
+)
 
 
 class Window(Shape):
@@ -92,7 +109,7 @@ class DeliveryBatch(Shape):
 
 
 FRAMES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
-    "publish": ((shapes.EnqueueRequest,), (Window, PublishAck, shapes.Error)),
+    "publish": ((shapes.EnqueueRequest, ENQUEUE_REQUESTS), (Window, PublishAck, shapes.Error)),
     "subscribe": ((Credit, Ack, Nack, Extend), (Delivery, DeliveryBatch, shapes.Error)),
 }
 """What each socket takes, and what it sends."""
@@ -104,7 +121,9 @@ def asyncapi() -> dict[str, Any]:
     """The document, version 3.0."""
     sockets = [endpoint for endpoint in ENDPOINTS if endpoint.is_socket]
     kinds = dict.fromkeys(kind for endpoint in sockets for way in FRAMES[endpoint.name] for kind in way)
-    _, schemas = msgspec.json.schema_components(list(kinds), ref_template=_REFERENCE)
+    payloads, schemas = msgspec.json.schema_components(
+        [kind.elements if isinstance(kind, Several) else kind for kind in kinds], ref_template=_REFERENCE
+    )
     operations: dict[str, Any] = {}
     for endpoint in sockets:
         taken, sent = FRAMES[endpoint.name]
@@ -118,15 +137,19 @@ def asyncapi() -> dict[str, Any]:
         "components": {
             "schemas": schemas,
             "messages": {
-                kind.__name__: {
+                _name(kind): {
                     "contentType": "application/json",
-                    "summary": (kind.__doc__ or "").strip(),
-                    "payload": {"$ref": _REFERENCE.format(name=kind.__name__)},
+                    "summary": kind.summary if isinstance(kind, Several) else (kind.__doc__ or "").strip(),
+                    "payload": payload,
                 }
-                for kind in kinds
+                for kind, payload in zip(kinds, payloads, strict=True)
             },
         },
     }
+
+
+def _name(kind: Any) -> str:
+    return str(kind.name if isinstance(kind, Several) else kind.__name__)
 
 
 def _channel(endpoint: Endpoint) -> dict[str, Any]:
@@ -136,7 +159,7 @@ def _channel(endpoint: Endpoint) -> dict[str, Any]:
         "summary": endpoint.summary,
         "description": f"A token needs the scope `{endpoint.scope}`.",
         "messages": {
-            kind.__name__: {"$ref": f"#/components/messages/{kind.__name__}"} for kind in dict.fromkeys((*taken, *sent))
+            _name(kind): {"$ref": f"#/components/messages/{_name(kind)}"} for kind in dict.fromkeys((*taken, *sent))
         },
     }
     if endpoint.parameters:
@@ -156,5 +179,5 @@ def _operation(endpoint: Endpoint, action: str, kinds: tuple[Any, ...]) -> dict[
     return {
         "action": action,
         "channel": {"$ref": channel},
-        "messages": [{"$ref": f"{channel}/messages/{kind.__name__}"} for kind in kinds],
+        "messages": [{"$ref": f"{channel}/messages/{_name(kind)}"} for kind in kinds],
     }

@@ -27,6 +27,10 @@ class BodyTooSlow(TimeoutError):
     """The body of a request did not arrive in time. Not a CourierError: aiohttp passes over time-outs of a body."""
 
 
+class BodyUnreadable(TimeoutError):
+    """The body of a request cannot be unpacked. A time-out for the same reason: aiohttp reads on, and logs others."""
+
+
 class Connections:
     """Counts the connections of a server, and makes new ones: the protocol factory of its listening socket."""
 

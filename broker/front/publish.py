@@ -131,6 +131,7 @@ class Publish:
 
     async def _receive(self, socket: web.WebSocketResponse, principal: Principal, answers: Answers) -> None:
         async for message in socket:
+            await answers.window()  # for errors too: who does not read them is not read either
             try:
                 if message.type is not WSMsgType.TEXT:
                     raise InvalidRequest("frames are JSON text, not binary")
@@ -140,7 +141,6 @@ class Publish:
                 continue
             events = self._admit(principal, requests, answers)
             if events:
-                await answers.window()
                 await self._submit(events, answers)
 
     def _admit(self, principal: Principal, requests: Sequence[bytes], answers: Answers) -> list[InboundEvent]:
@@ -150,6 +150,8 @@ class Publish:
             try:
                 events.append(self._gate.admit(principal, request))
             except CourierError as error:
+                if (event_id := courier.id_of(request)) is not None:
+                    error.detail.setdefault("id", event_id)
                 answers.put(error_frame(error))
         return events
 

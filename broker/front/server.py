@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from broker.config import Server as ServerConfig
 from broker.config.grammar import is_loopback
@@ -32,6 +32,13 @@ KEEP_ALIVE_SECONDS = 75.0
 """How long a connection may be idle between two requests, or before its first."""
 
 
+async def _expected(request: web.Request) -> None:
+    """Ask for the body of a client that waits to be asked; another expectation is passed over, as it may be."""
+    if request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # or aiohttp takes the answer itself for begun
+
+
 class Server:
     """An aiohttp application on one address."""
 
@@ -49,7 +56,7 @@ class Server:
 
     def route(self, method: str, path: str, handler: Handler) -> None:
         """Add an endpoint. Only before `start`."""
-        self._app.router.add_route(method, path, handler)
+        self._app.router.add_route(method, path, handler, expect_handler=_expected)
 
     async def start(self) -> None:
         """Listen; raise ConfigError when the address cannot be had."""

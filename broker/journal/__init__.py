@@ -12,6 +12,7 @@ reader         queries, on connections that cannot write
 browse         looking through one stream, whatever its events' state
 dead_letters   what was given up, and how it comes back
 group_queries  what is known of consumer groups
+group_ledger   the ledger as one consumer group sees it
 groups         how far each consumer group has come, written down
 retention      finished events give up their contents
 backup         a copy of the journal, and the proof that it is whole

@@ -27,7 +27,7 @@ class GroupRow(NamedTuple):
     has_events: bool
     """Whether some of its events have a row of their own."""
     has_replays: bool
-    """Whether some of them are dead letters that are to be delivered again."""
+    """Whether some of them are to be delivered again."""
 
 
 class DeadAndWaiting(NamedTuple):
@@ -52,13 +52,13 @@ WHERE seq > ?1 AND seq <= ?2 AND +stream = ?3 AND envelope IS NOT NULL
 ORDER BY seq LIMIT ?5
 """
 
-_REPLAYED = """
-SELECT seq, source_event_id, envelope, received_at, partition_key, 0, payload_sha256
+_WAITING_AGAIN = """
+SELECT seq, source_event_id, envelope, received_at, partition_key, group_events.attempts, payload_sha256
 FROM group_events INDEXED BY group_events_replayed JOIN ledger USING (seq)
 WHERE group_id = ?1 AND group_events.state = 0 AND seq NOT IN (SELECT value FROM json_each(?2)) ORDER BY seq LIMIT ?3
 """
 
-_WAITING = """
+_WAITING_BEHIND = """
 SELECT count(*) FROM ledger WHERE seq > ?1 AND +stream = ?2 AND envelope IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM group_events WHERE group_id = ?3 AND group_events.seq = ledger.seq)
 """
@@ -90,9 +90,12 @@ def page(connection: apsw.Connection, group_id: int, stream: str, after_seq: int
     return Page(events, corrupt, rows[-1][0] if len(rows) == limit else end)
 
 
-def replayed(connection: apsw.Connection, group_id: int, loaded: str, limit: int) -> Page:
-    """Dead letters of a group that are to be delivered again, but for those in a JSON array of sequences."""
-    rows: list[Any] = connection.execute(_REPLAYED, (group_id, loaded, limit)).fetchall()
+def waiting_again(connection: apsw.Connection, group_id: int, loaded: str, limit: int) -> Page:
+    """Events with a row of their own that are to be delivered again, but for those of a JSON array of sequences.
+
+    They are dead letters that were replayed, and events that were delivered in vain before a restart.
+    """
+    rows: list[Any] = connection.execute(_WAITING_AGAIN, (group_id, loaded, limit)).fetchall()
     events, corrupt = checked(iter(rows))
     return Page(events, corrupt, 0)
 
@@ -105,7 +108,7 @@ def dead_and_waiting(connection: apsw.Connection, group_id: int, stream: str, af
     dead = connection.execute("SELECT count(*) FROM group_events WHERE group_id = ? AND state = 2", (group_id,)).get
     if after_seq is None:
         return DeadAndWaiting(0, dead)
-    return DeadAndWaiting(connection.execute(_WAITING, (after_seq, stream, group_id)).get, dead)
+    return DeadAndWaiting(connection.execute(_WAITING_BEHIND, (after_seq, stream, group_id)).get, dead)
 
 
 def streams_of_ledger(connection: apsw.Connection) -> list[str]:

@@ -8,7 +8,7 @@ whatever the number of rows, because each row that apsw steps through costs a tu
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import apsw
 import orjson
@@ -16,9 +16,9 @@ import orjson
 from broker.clock import Clock
 from broker.errors import CourierError
 from broker.journal import group_queries
-from broker.journal.group_queries import DeadAndWaiting, GroupRow, Registration
-from broker.journal.reader import ReaderPool, StoredEvent
-from broker.journal.schema import STATE_DEAD_LETTER, STATE_PROCESSED
+from broker.journal.group_ledger import GroupLedger, Save
+from broker.journal.group_queries import GroupRow, Registration
+from broker.journal.reader import ReaderPool
 from broker.journal.submission import Job, Receipts, Submission
 
 log = logging.getLogger(__name__)
@@ -41,113 +41,6 @@ class Appender(Protocol):
 
     async def append(self, events: Sequence[Any], job: Job | None = None) -> Receipts:
         """Commit a job."""
-
-
-class Positioned(Protocol):
-    """A group's copy of a stream, as the streams have it."""
-
-    @property
-    def position(self) -> int:
-        """Up to here, everything is settled."""
-
-
-class Save(NamedTuple):
-    """What one group has to say in one write."""
-
-    ledger: "GroupLedger"
-    before: int
-    position: int
-    settled: list[int]
-    dead: list[tuple[int, int, int | None, str, int]]
-    """Sequence, attempts, first attempt, reason and time of each event that died."""
-
-
-class GroupLedger:
-    """The ledger as one group sees it: pages of one stream, and a place to say what became of its events."""
-
-    def __init__(self, book: "GroupBook", row: GroupRow) -> None:
-        self._book = book
-        self.id = row.id
-        self.stream = row.stream
-        self._position = row.position
-        self._has_events = row.has_events
-        self._settled: list[int] = []
-        self._dead: list[tuple[int, int, int | None, str, int]] = []
-        self._group: Positioned | None = None
-
-    def watch(self, group: Positioned) -> None:
-        """Ask this one for its position whenever outcomes are written."""
-        self._group = group
-
-    @property
-    def lagging(self) -> bool:
-        """Whether so many outcomes wait to be written that no more events should be read."""
-        return self._book.unsaved >= self._book.unsaved_max
-
-    def processed(self, seq: int, attempts: int) -> None:  # noqa: ARG002 - kept for dead letters only
-        """An event was acknowledged by a consumer of the group."""
-        self._settled.append(seq)
-        self._book.touch(self)
-
-    def dead_letter(self, seq: int, attempts: int, first_attempt_at: int | None, reason: str) -> None:
-        """The group will not get this event any more."""
-        self._dead.append((seq, attempts, first_attempt_at, reason, self._book.clock.wall_us()))
-        self._book.touch(self)
-
-    async def pending_page(self, stream: str, after_seq: int, limit: int) -> tuple[list[StoredEvent], int]:
-        """The next events that the group has not settled, and up to where that goes."""
-        found = await self._book.run(group_queries.page, self.id, stream, after_seq, limit)
-        self._bury(found.corrupt)
-        return found.events, found.last_seq
-
-    async def replayed_page(self, loaded: Sequence[int], limit: int) -> list[StoredEvent]:
-        """Dead letters of the group that are to be delivered again, but for those that were loaded already."""
-        found = await self._book.run(group_queries.replayed, self.id, orjson.dumps(loaded).decode(), limit)
-        self._bury(found.corrupt)
-        return found.events
-
-    async def dead_and_waiting(self, after_seq: int | None) -> DeadAndWaiting:
-        """What died, and what waits behind a sequence (None: nothing does)."""
-        return await self._book.run(group_queries.dead_and_waiting, self.id, self.stream, after_seq)
-
-    def _bury(self, corrupt: list[int]) -> None:
-        for seq in corrupt:
-            log.error(
-                "event %d of stream %s no longer matches its hash; its group has it as a dead letter", seq, self.stream
-            )
-            self.dead_letter(seq, 0, None, "corrupt: the stored bytes no longer match their hash")
-
-    @property
-    def unsaved(self) -> int:
-        """How many outcomes wait to be written."""
-        return len(self._settled) + len(self._dead)
-
-    def take(self) -> Save:
-        """What is to be written now."""
-        position = max(self._position, self._position if self._group is None else self._group.position)
-        save = Save(self, self._position, position, self._settled, self._dead)
-        self._position, self._settled, self._dead = position, [], []
-        return save
-
-    def give_back(self, save: Save) -> None:
-        """It was not written: it is still to be."""
-        self._position = save.before
-        self._settled[:0] = save.settled
-        self._dead[:0] = save.dead
-
-    def rows_of(self, save: Save) -> tuple[list[Any], list[Any]]:
-        """The rows that events get because of a save, and those that settled events lose."""
-        rows = [
-            [self.id, seq, STATE_DEAD_LETTER, attempts, first_attempt_at, at, reason]
-            for seq, attempts, first_attempt_at, reason, at in save.dead
-        ]
-        now = self._book.clock.wall_us()
-        ahead = [seq for seq in save.settled if seq > save.position]
-        rows += ([self.id, seq, STATE_PROCESSED, 0, None, now, None] for seq in ahead)
-        # Only rows from before can be lost by what is settled now; without any, there is nothing to look for.
-        passed = [[self.id, seq] for seq in save.settled if seq <= save.position] if self._has_events else []
-        self._has_events = self._has_events or bool(rows)
-        return rows, passed
 
 
 _CREATED = """
@@ -198,6 +91,7 @@ class GroupBook:
         self._touched: dict[GroupLedger, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Future[None] | None = None
+        self._failures = 0
 
     async def load(self) -> None:
         """Read everything; once, when the journal was opened."""
@@ -276,11 +170,14 @@ class GroupBook:
         def done(outcome: Receipts | CourierError | Exception) -> None:
             saving, self._saving = self._saving, None
             if isinstance(outcome, Receipts):
+                for save in saves:
+                    save.ledger.written()
                 if self._new:  # a copy of a stream must be on disk before what becomes of its events is
                     self._save()
                 elif self._touched:
                     self._save_in(SAVE_SECONDS)
             else:
+                self._failures += 1
                 log.warning("how far the groups have come could not be written: %s", outcome)
                 self._new[:0] = new
                 for save in saves:
@@ -297,17 +194,14 @@ class GroupBook:
 
     async def close(self) -> None:
         """Write what there is, and no more. What cannot be written now is delivered again after a restart."""
-        await self._saved()
-        self._save()
-        await self._saved()
+        failures = self._failures
+        while (self._saving is not None or self._new or self._touched) and self._failures == failures:
+            self._save()
+            if self._saving is not None:
+                await self._saving
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    async def _saved(self) -> None:
-        """Wait for the write under way."""
-        if self._saving is not None:
-            await self._saving
 
 
 def _writing(new: Sequence[GroupRow], saves: Sequence[Save]) -> Job:

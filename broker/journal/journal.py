@@ -59,6 +59,8 @@ class Journal:
         """How far each pulled source had got when the journal was opened."""
         self.on_events: Callable[[list[tuple[int, InboundEvent]]], None] = lambda _events: None
         """Told of the new events of every batch, in order, before their producers are."""
+        self.on_damaged: Callable[[str, int], None] = lambda _stream, _count: None
+        """Told of a stream and how many of its pending events were found damaged, and are dead letters now."""
         self.on_fatal: Callable[[str], None] = lambda _reason: None
         """Told once, on the loop, that nothing can be acknowledged any more."""
         self.health = JournalHealth(on_fatal=lambda reason: self._call(self._fatal, reason))
@@ -183,6 +185,14 @@ class Journal:
         """An event was acknowledged by its consumer. Written with the next group commit, or soon."""
         self._change(StateChange(seq, schema.STATE_PROCESSED, self._clock.wall_us(), attempts))
 
+    def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:
+        """An event was delivered in vain, and waits again: a restart goes on counting from here.
+
+        Left out while the writer lags, because one event may be refused many times.
+        """
+        if not self.lagging:
+            self._change(StateChange(seq, schema.STATE_PENDING, self._clock.wall_us(), attempts, first_attempt_at))
+
     def dead_letter(self, seq: int, attempts: int, first_attempt_at: int | None, reason: str) -> None:
         """An event will not be delivered any more."""
         now = self._clock.wall_us()
@@ -194,6 +204,8 @@ class Journal:
         for seq in page.corrupt:
             log.error("event %d of stream %s no longer matches its hash; it is a dead letter now", seq, stream)
             self.dead_letter(seq, 0, None, "corrupt: the stored bytes no longer match their hash")
+        if page.corrupt:
+            self.on_damaged(stream, len(page.corrupt))
         return page.events, page.last_seq
 
     def _change(self, change: StateChange) -> None:

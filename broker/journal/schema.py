@@ -143,7 +143,8 @@ FROM ledger;
 _PARTITIONS = "ALTER TABLE ledger ADD COLUMN partition_key TEXT;"
 
 # A group has a copy of a stream when a registration covers it. What it has not settled is what lies behind `position`,
-# less the rows of `group_events`: settled ahead of it (1), dead (2), or dead and to be delivered again (0).
+# less the rows of `group_events`: settled ahead of it (1), or dead (2). A row may also say that the event is to be
+# delivered again, wherever the position is (0): it was dead and is replayed, or was delivered in vain.
 _GROUPS = """
 CREATE TABLE group_registrations (
   pattern    TEXT NOT NULL,

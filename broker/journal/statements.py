@@ -25,13 +25,14 @@ RETURNING seq, received_at, payload_sha256 <> ?9
 
 CHANGE_STATE = """
 UPDATE ledger SET
-  state = ?2, state_changed_at = ?3, process_attempts = ?4, process_first_attempt_at = ?5, process_error = ?6
+  state = ?2, state_changed_at = ?3, process_attempts = ?4,
+  process_first_attempt_at = coalesce(process_first_attempt_at, ?5), process_error = ?6
 WHERE seq = ?1 AND state = 0
 """
 
 
 class StateChange(NamedTuple):
-    """What became of an event that was delivered; the parameters of CHANGE_STATE in their order."""
+    """What became of a delivery, or of its event; the parameters of CHANGE_STATE in their order."""
 
     seq: int
     state: int

@@ -38,7 +38,7 @@ class CatchUp:
                 await asyncio.sleep(PAGE_RETRY_SECONDS)
             if isinstance(stream, Group) and stream.replays:
                 stream.replays = False  # one that is asked for while the page is read is read with the next
-                rows = await stream.group_ledger.replayed_page(stream.replaying, stream.room)
+                rows = await stream.group_ledger.replayed_page(stream.loaded, stream.room)
                 stream.load_replays([Entry(stream, *row) for row in rows])
             else:
                 rows, last_seq = await stream.ledger.pending_page(stream.name, stream.loaded_seq, stream.room)

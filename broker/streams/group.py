@@ -26,7 +26,8 @@ class Group(Stream):
         self._unsettled: dict[int, None] = {}
         """The sequences in the window or in flight, in their order. Bounded as the ring is."""
         self._replaying: set[int] = set()
-        """Those of them that the position has passed: dead letters that are delivered again."""
+        """Those that have a row of their own, whatever the position: dead letters that were replayed, and events that
+        were delivered in vain before a restart."""
         self.loaded_seq = position
         self.arrived_seq = arrived_seq
         self.behind = not rules.in_memory and position < arrived_seq
@@ -49,7 +50,7 @@ class Group(Stream):
         return True
 
     def load_replays(self, entries: list[Entry]) -> None:
-        """Take dead letters that are to be delivered again; as many as there was room for may not be all."""
+        """Take events that are to be delivered again; as many as there was room for may not be all."""
         self.replays = self.replays or len(entries) >= self.room
         for entry in entries:
             if entry.seq not in self._replaying and self.ring.push(entry):
@@ -57,9 +58,9 @@ class Group(Stream):
                 self.pending += 1
 
     @property
-    def replaying(self) -> list[int]:
-        """The dead letters that are being delivered again."""
-        return list(self._replaying)
+    def loaded(self) -> list[int]:
+        """Everything that is in the window or in flight."""
+        return [*self._replaying, *self._unsettled]
 
     def settle(self, entry: Entry) -> None:
         """An event has come to its end for this group."""

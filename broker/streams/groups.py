@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from broker.contracts.names import pattern_matches, stream_name_problem, text_problem
-from broker.errors import InUse, InvalidRequest, NotFound, OverQuota
+from broker.errors import InUse, NotFound, OverQuota
 from broker.journal.group_queries import Registration
 from broker.limits import GROUP_NAME_BYTES_MAX, GROUP_REGISTRATIONS_MAX, GROUPS_MAX, GROUPS_PER_STREAM_MAX
 from broker.streams.group import Group
@@ -76,9 +76,7 @@ class Groups:
                 self._create(stream, registration.name, last_seq, last_seq)
 
     async def register(self, pattern: str, name: str, *, from_start: bool, last_seq: Callable[[], int]) -> list[Group]:
-        """Make sure that a group has its copies; those that are new, once that is on disk."""
-        if (problem := group_name_problem(name)) is not None:
-            raise InvalidRequest(f"group: {problem}")
+        """Make sure that a group of a valid name has its copies; those that are new, once that is on disk."""
         async with self._changing:
             if (pattern, name) in self._registrations:
                 return []

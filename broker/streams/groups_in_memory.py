@@ -17,6 +17,9 @@ class LedgerOfNothing:
     def processed(self, seq: int, attempts: int) -> None:
         """Outcomes are not written down."""
 
+    def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:
+        """Attempts are not written down."""
+
     def dead_letter(self, seq: int, attempts: int, first_attempt_at: int | None, reason: str) -> None:
         """Outcomes are not written down."""
 

@@ -22,6 +22,9 @@ class Ledger(Protocol):
     def processed(self, seq: int, attempts: int) -> None:
         """An event was acknowledged by its consumer."""
 
+    def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:
+        """An event was delivered in vain, and waits again."""
+
     def dead_letter(self, seq: int, attempts: int, first_attempt_at: int | None, reason: str) -> None:
         """An event will not be delivered any more."""
 
@@ -41,7 +44,7 @@ class GroupLedger(Ledger, Protocol):
         """Ask this one for its position whenever outcomes are written."""
 
     def replayed_page(self, loaded: Sequence[int], limit: int) -> Awaitable[Sequence[Row]]:
-        """Dead letters of the group that are to be delivered again, but for those that were loaded already."""
+        """Events with a row of their own that are to be delivered again, but for those that were loaded already."""
 
     def dead_and_waiting(self, after_seq: int | None) -> Awaitable[DeadAndWaiting]:
         """What died, and what waits behind a sequence (None: nothing does)."""

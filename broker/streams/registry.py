@@ -114,6 +114,12 @@ class Registry:
                 copy.arrive(_entry(copy, seq, event))
         self._pump_touched(touched)
 
+    def damaged(self, name: str, count: int) -> None:
+        """So many events of a stream were found damaged in the ledger: they are dead, and wait no longer."""
+        stream = self._streams[name]
+        stream.pending -= count
+        stream.total_dead += count
+
     def offer(self, seq: int, event: InboundEvent) -> bool:
         """Take an event that is only in memory; False when its stream is full, or a group's copy of it.
 
@@ -213,6 +219,7 @@ class Registry:
                 entry.attempt -= 1
                 entry.first_attempt_at = entry.first_attempt_at if entry.attempt else None
             if entry.attempt < entry.stream.rules.deliveries_max:
+                self._note_attempt(entry)
                 entry.stream.ring.restore(entry)
             else:
                 self._again(entry, "its consumer went away")
@@ -250,6 +257,7 @@ class Registry:
         self._take_back(subscription, entry)
         entry.stream.total_nacked += 1
         if delay_ms and entry.attempt < entry.stream.rules.deliveries_max:
+            self._note_attempt(entry)
             self._lease(entry, self._clock.monotonic_ms() + delay_ms)
         else:
             self._again(entry, "refused by its consumer")
@@ -300,6 +308,7 @@ class Registry:
         entry.attempt += 1
         if entry.first_attempt_at is None:
             entry.first_attempt_at = self._clock.wall_us()
+        if entry.attempt == 1:
             stream.meter = stream.meter or Meter()
             stream.meter.latency.record(entry.first_attempt_at - entry.received_at)
         else:
@@ -327,6 +336,7 @@ class Registry:
         """Back to the tail for another attempt, or to the dead letters if that was the last one."""
         stream = entry.stream
         if entry.attempt < stream.rules.deliveries_max:
+            self._note_attempt(entry)
             stream.ring.requeue(entry)
             return
         stream.total_dead += 1
@@ -336,6 +346,11 @@ class Registry:
             stream.ledger.dead_letter(entry.seq, entry.attempt, entry.first_attempt_at, reason)
         else:
             log.warning("event %s of stream %s, which is in memory only, is dropped: %s", entry.id, stream.name, reason)
+
+    def _note_attempt(self, entry: Entry) -> None:
+        """Let the ledger know of a delivery in vain, unless it never left the broker."""
+        if entry.in_ledger and entry.attempt:
+            entry.stream.ledger.attempted(entry.seq, entry.attempt, entry.first_attempt_at)
 
     # Time.
 

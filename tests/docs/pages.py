@@ -150,6 +150,7 @@ def websocket_bounds() -> str:
             "NACK_DELAY_MS_MAX": "`delayMs`, in milliseconds",
             "LEASE_MS_MAX": f"`leaseMs`, in milliseconds (and at least {limits.LEASE_MS_MIN:,})",
             "FRAME_BYTES_MAX": "bytes of a frame to the broker",
+            "REQUESTS_PER_FRAME_MAX": "events in one array to `/v1/publish`",
             "KEYS_PER_FRAME_MAX": "events that one `ack`, `nack` or `extend` names",
             "DELIVER_BATCH_MAX": "`batch`, in envelopes of one frame",
             "WRITE_BYTES_MAX": "bytes after which a write, and a frame of a batch, takes no further event",

@@ -7,6 +7,7 @@ from broker.app import App
 from broker.front.asyncapi import Ack, Credit, Extend, Nack, asyncapi
 from broker.front.control import parse
 from broker.front.openapi import openapi
+from broker.limits import REQUESTS_PER_FRAME_MAX
 from tests.conftest import Connect, StartApp
 from tests.support.client import Client, assert_error
 
@@ -49,6 +50,15 @@ def test_every_frame_of_the_asyncapi_document_is_one_that_a_subscriber_may_send(
         Extend(extend="e", lease_ms=100),
     ):
         assert parse(msgspec.json.encode(frame).decode())
+
+
+def test_the_asyncapi_document_has_the_array_that_a_producer_may_send() -> None:
+    document = asyncapi()
+    payload = document["components"]["messages"]["EnqueueRequests"]["payload"]
+    assert (payload["type"], payload["minItems"], payload["maxItems"]) == ("array", 1, REQUESTS_PER_FRAME_MAX)
+    assert payload["items"] == document["components"]["messages"]["EnqueueRequest"]["payload"]
+    received = document["operations"]["publish.receive"]["messages"]
+    assert {"$ref": "#/channels/publish/messages/EnqueueRequests"} in received
 
 
 def test_the_documents_name_every_error_code_and_the_version() -> None:

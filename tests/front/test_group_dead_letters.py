@@ -84,6 +84,30 @@ async def test_a_replayed_dead_letter_that_was_acknowledged_does_not_come_back(
     assert await dead(client) == []
 
 
+async def test_more_replayed_dead_letters_than_the_window_holds_come_once_each(
+    app: App, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The window is filled a second time before what was acknowledged is written down."""
+    monkeypatch.setattr("broker.streams.stream.WINDOW_MAX", 4)
+    names = [f"e-{number}" for number in range(9)]
+    await client.enqueue_all(*names)
+    async with client.subscribe(group="a") as subscriber:
+        for _ in range(9 * MAX_DELIVERIES):
+            await subscriber.send(nack=await taken(subscriber, 1, ack=False))
+        await subscriber.settled()
+    await flushed(app)
+    monkeypatch.setattr("broker.journal.groups.SAVE_SECONDS", 3600)
+    for seq in range(1, 10):
+        await client.request("POST", f"v1/dead-letters/{seq}/replay?group=a")
+    async with client.subscribe(group="a") as subscriber:
+        assert sorted([name for _ in range(9) for name in await taken(subscriber, 1)]) == names
+        await nothing_more(subscriber)
+    await flushed(app)
+    assert (
+        await app.journal.execute(lambda connection: connection.execute("SELECT * FROM group_events").fetchall()) == []
+    )
+
+
 async def test_dead_letters_of_a_group_are_replayed_and_discarded_by_a_filter(app: App, client: Client) -> None:
     await client.enqueue_all("e-1", "e-2", "e-3")
     await die(client, "a", "e-1", "e-2", "e-3")

@@ -10,7 +10,7 @@ from broker.app import App
 from broker.clock import ManualClock
 from broker.limits import GROUP_NAME_BYTES_MAX, LEASE_MS_DEFAULT
 from tests.conftest import Connect, StartApp
-from tests.support.client import Client, assert_error
+from tests.support.client import HANDSHAKE, Client, assert_error
 from tests.support.events import STREAM
 from tests.support.groups import (
     MAX_DELIVERIES,
@@ -119,6 +119,25 @@ async def test_the_rows_of_what_was_settled_ahead_go_when_the_position_passes_th
         await subscriber.ack("e-1")
         await subscriber.settled()
         assert await rows() == []
+
+
+async def test_deliveries_in_vain_to_a_group_are_counted_across_a_restart(
+    app: App, client: Client, start_app: StartApp, connect: Connect
+) -> None:
+    await client.enqueue_all("e-1", "e-2", "e-3")
+    async with client.subscribe(group="a") as subscriber:
+        await taken(subscriber, 3, ack=False)
+        await subscriber.send(nack="e-2")
+        await subscriber.ack("e-3")
+        await subscriber.settled()
+    client = await restarted(app, start_app, connect)
+    async with client.subscribe(group="a") as subscriber:
+        await subscriber.credit(5)
+        frames = [await subscriber.delivery() for _ in range(2)]
+        assert sorted((frame["deliver"]["id"], frame["attempt"]) for frame in frames) == [("e-1", 2), ("e-2", 2)]
+        await subscriber.ack("e-1", "e-2")
+        await subscriber.settled()
+    assert (await of_stream(client))["a"]["position"] == 3
 
 
 async def test_the_leases_of_a_group_are_its_own(app: App, client: Client, clock: ManualClock) -> None:
@@ -308,7 +327,7 @@ async def test_groups_are_bounded(
     for name in ("a", "b"):
         async with client.subscribe(group=name):
             pass
-    answer = await client.get(f"v1/subscribe?stream={STREAM}&group=c")
+    answer = await client.get(f"v1/subscribe?stream={STREAM}&group=c", HANDSHAKE)
     assert says in assert_error(answer, 429, "over_quota", retryable=True)
     async with client.subscribe(group="b"):
         pass

@@ -22,7 +22,7 @@ from broker.journal import reader
 from broker.journal.journal import Journal
 from broker.streams.registry import Registry
 from broker.streams.subscription import Subscription
-from tests.journal.conftest import event
+from tests.journal.conftest import event, until
 from tests.support.streams import Inbox, pages_are_read
 
 STREAMS = ("s/one", "s/two")
@@ -112,6 +112,15 @@ class Machine(RuleBasedStateMachine):
         self.run(self.journal.groups.close())
         self.safe = {group: set(names) for group, names in self.acked.items()}
 
+    @rule()
+    def pause(self) -> None:
+        """Long enough for what was settled to be written down by itself."""
+        self.run(self.saved_by_itself())
+
+    async def saved_by_itself(self) -> None:
+        groups = self.journal.groups
+        await until(lambda: groups._timer is None and groups._saving is None)
+
     @rule(crash=st.booleans())
     @precondition(lambda self: self.written)
     def restart(self, crash: bool) -> None:
@@ -172,6 +181,6 @@ def test_a_group_is_owed_what_it_has_not_acknowledged_whatever_happens() -> None
             deadline=None,
             suppress_health_check=list(HealthCheck),
             print_blob=True,
-            phases=[Phase.generate, Phase.shrink],
+            phases=[Phase.generate],  # each step is real work on a real file: shrinking would take an hour
         ),
     )

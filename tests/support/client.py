@@ -11,6 +11,14 @@ import aiohttp
 from tests.support.events import STREAM, body
 
 JSON = {"Content-Type": "application/json"}
+HANDSHAKE = {
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec-WebSocket-Key": "MDEyMzQ1Njc4OWFiY2RlZg==",
+    "Sec-WebSocket-Version": "13",
+}
+"""What makes a request one that could become a WebSocket."""
+
 PATIENCE_SECONDS = 20.0
 
 

@@ -56,6 +56,12 @@ class FakeLedger:
         """An event was acknowledged by its consumer."""
         self._end(seq, PROCESSED, attempts)
 
+    def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:
+        """An event was delivered in vain, and waits again."""
+        assert first_attempt_at is not None
+        assert self.rows[seq - 1].state == PENDING
+        self.rows[seq - 1].attempts = attempts
+
     def dead_letter(self, seq: int, attempts: int, first_attempt_at: int | None, reason: str) -> None:
         """An event will not be delivered any more."""
         assert first_attempt_at is not None
