@@ -218,7 +218,7 @@ class Registry:
             if entry in unsent:
                 entry.attempt -= 1
                 entry.first_attempt_at = entry.first_attempt_at if entry.attempt else None
-            if entry.attempt < entry.stream.rules.deliveries_max:
+            if entry.failures < entry.stream.rules.deliveries_max:
                 self._note_attempt(entry)
                 entry.stream.ring.restore(entry)
             else:
@@ -256,7 +256,7 @@ class Registry:
         entry = subscription.held(key, attempt)
         self._take_back(subscription, entry)
         entry.stream.total_nacked += 1
-        if delay_ms and entry.attempt < entry.stream.rules.deliveries_max:
+        if delay_ms and entry.failures < entry.stream.rules.deliveries_max:
             self._note_attempt(entry)
             self._lease(entry, self._clock.monotonic_ms() + delay_ms)
         else:
@@ -316,6 +316,7 @@ class Registry:
         stream.in_flight += 1
         stream.total_delivered += 1
         entry.holder = subscription
+        entry.unsent = False
         self._lease(entry, deadline_ms)
         subscription.deliver(entry)
 
@@ -335,22 +336,22 @@ class Registry:
     def _again(self, entry: Entry, why: str) -> None:
         """Back to the tail for another attempt, or to the dead letters if that was the last one."""
         stream = entry.stream
-        if entry.attempt < stream.rules.deliveries_max:
+        if entry.failures < stream.rules.deliveries_max:
             self._note_attempt(entry)
             stream.ring.requeue(entry)
             return
         stream.total_dead += 1
         stream.settle(entry)
-        reason = f"{why}; {entry.attempt} deliveries, none acknowledged"
+        reason = f"{why}; {entry.failures} deliveries, none acknowledged"
         if entry.in_ledger:
-            stream.ledger.dead_letter(entry.seq, entry.attempt, entry.first_attempt_at, reason)
+            stream.ledger.dead_letter(entry.seq, entry.failures, entry.first_attempt_at, reason)
         else:
             log.warning("event %s of stream %s, which is in memory only, is dropped: %s", entry.id, stream.name, reason)
 
     def _note_attempt(self, entry: Entry) -> None:
         """Let the ledger know of a delivery in vain, unless it never left the broker."""
-        if entry.in_ledger and entry.attempt:
-            entry.stream.ledger.attempted(entry.seq, entry.attempt, entry.first_attempt_at)
+        if entry.in_ledger and entry.failures:
+            entry.stream.ledger.attempted(entry.seq, entry.failures, entry.first_attempt_at)
 
     # Time.
 
@@ -376,6 +377,7 @@ class Registry:
             entry.holder.forget(entry)
             entry.holder = None
             stream.in_flight -= 1
+            entry.uncounted += entry.unsent
             self._again(entry, "its lease ran out")
         for stream in touched:
             self._pump(stream)
