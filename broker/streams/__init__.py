@@ -12,5 +12,6 @@ groups_in_memory   the same without a journal
 groups         which groups there are, and what they have copies of
 subscription   a subscriber's place at a stream or a pattern
 catch_up       behind the window: pages of the ledger
-registry       all streams and all leases
+dispatch       deliveries and their leases
+registry       all streams and all subscribers
 """

@@ -1,21 +1,19 @@
-"""All streams: they come into being here, and everything that is in flight is known here.
+"""All streams and all subscribers: they come into being here, and what is done with an event is done here.
 
-The registry owns the one table of leases and its timer. It is told what the journal committed, and tells
-the journal (through the `Ledger` it was given) what became of each delivery.
+The registry is told what the journal committed, and tells it (through the `Ledger` it was given) what became of
+each event. Deliveries and their leases are the dispatcher's.
 """
 
-import asyncio
 import logging
 from collections.abc import Container, Iterable
 from typing import Any
 
-from _fast import Leases
 from broker.clock import Clock
 from broker.config import Streams as StreamsConfig
 from broker.contracts.inbound import InboundEvent
 from broker.errors import InvalidRequest, NotFound, OverQuota, UnknownStream
-from broker.limits import LEASE_MS_MAX, LEASE_MS_MIN, LEASES_MAX, NACK_DELAY_MS_MAX, STREAMS_MAX
-from broker.streams.catch_up import CatchUp
+from broker.limits import LEASE_MS_MAX, LEASE_MS_MIN, NACK_DELAY_MS_MAX, STREAMS_MAX
+from broker.streams.dispatch import Dispatcher
 from broker.streams.entry import Entry
 from broker.streams.group import Group
 from broker.streams.groups import Groups
@@ -30,29 +28,21 @@ log = logging.getLogger(__name__)
 
 
 class Registry:
-    """Every stream by name, every lease by the number of its delivery."""
+    """Every stream by name, and everybody who subscribes to them."""
 
     def __init__(self, config: StreamsConfig, clock: Clock, ledger: Ledger, book: GroupBook | None = None) -> None:
         self.rule_book = RuleBook(config)
         self._config = config
         self._clock = clock
         self._ledger = ledger
-        self._loop = asyncio.get_running_loop()
         self._streams: dict[str, Stream] = {}
         self._subscriptions: set[Subscription] = set()
         self._patterns: dict[Subscription, None] = {}
         """The subscriptions to patterns, which a new stream may belong to."""
-        self._leases: Leases[Entry] = Leases(LEASES_MAX, clock.monotonic_ms())
-        self._leased = 0
-        """How many leases were ever given: the key of the latest one."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = 0
-        self._catch_up = CatchUp(self._pump)
+        self._dispatcher = Dispatcher(clock)
         self._committed_seq = 0
         """The newest event that the streams were told of."""
         self.groups = Groups(book or GroupsInMemory(), self.find, self._make, self.all)
-        self._starved: dict[Stream, None] = {}
-        """Streams that have an event and a subscriber for it, but found every lease given out."""
         self._offered: dict[Stream, int] = {}
         """Streams that were given events in memory and not pumped yet, and how many."""
 
@@ -144,7 +134,7 @@ class Registry:
             if stream.meter is None:
                 stream.meter = Meter()
             stream.meter.rate_in.mark(count, now_ms)
-            self._pump(stream)
+            self._dispatcher.pump(stream)
 
     def stats(self, name: str) -> dict[str, Any] | None:
         """How a stream is doing (003 §7.1), with its totals since the start; None if there is none."""
@@ -172,7 +162,9 @@ class Registry:
             for stream in self._streams.values():
                 if subscription.wants(stream.name) and (copy := subscription.copy_of(stream)) is not None:
                     subscription.join(copy)
-                    self._pump(copy)  # without credit yet: what waits there is remembered for the first grant
+                    self._dispatcher.pump(
+                        copy
+                    )  # without credit yet: what waits there is remembered for the first grant
         else:
             copy = subscription.copy_of(self.open(name))
             if copy is None:
@@ -201,7 +193,7 @@ class Registry:
         copy = None if found is None or found.groups is None else found.groups.get(group)
         if copy is not None:
             copy.replays = True
-            self._catch_up.look_at(copy)
+            self._dispatcher.catch_up.look_at(copy)
 
     def unsubscribe(self, subscription: Subscription, unsent: Container[Entry] = ()) -> None:
         """Leave; what was held goes back to the head of its stream, in the order of delivery.
@@ -213,24 +205,24 @@ class Registry:
         subscription.leave()
         touched: dict[Stream, None] = {}
         for entry in reversed(list(subscription.entries.values())):
-            self._take_back(subscription, entry)
+            self._dispatcher.take_back(subscription, entry)
             touched[entry.stream] = None
             if entry in unsent:
                 entry.attempt -= 1
                 entry.first_attempt_at = entry.first_attempt_at if entry.attempt else None
             if entry.failures < entry.stream.rules.deliveries_max:
-                self._note_attempt(entry)
+                self._dispatcher.note_attempt(entry)
                 entry.stream.ring.restore(entry)
             else:
-                self._again(entry, "its consumer went away")
+                self._dispatcher.again(entry, "its consumer went away")
         for stream in reversed(touched):
-            self._pump(stream)
-        self._feed_starved()
+            self._dispatcher.pump(stream)
+        self._dispatcher.feed_starved()
 
     def grant(self, subscription: Subscription, credit: int) -> None:
         """Let a subscriber have so many events more."""
         for stream in subscription.grant(credit):
-            self._pump(stream)
+            self._dispatcher.pump(stream)
 
     def ack(self, subscription: Subscription, key: str | int, attempt: int | None = None) -> None:
         """The subscriber is done with an event, named by its id or its sequence.
@@ -238,168 +230,47 @@ class Registry:
         Raise LeaseNotHeld if it does not hold it (any more), or not under this attempt.
         """
         entry = subscription.held(key, attempt)
-        self._take_back(subscription, entry)
+        self._dispatcher.take_back(subscription, entry)
         stream = entry.stream
         stream.total_acked += 1
         stream.settle(entry)
         if entry.in_ledger:
             stream.ledger.processed(entry.seq, entry.attempt)
         if entry.partition is not None:
-            self._pump(stream)
-        self._catch_up.look_at(stream)
-        self._feed_starved()
+            self._dispatcher.pump(stream)
+        self._dispatcher.catch_up.look_at(stream)
+        self._dispatcher.feed_starved()
 
     def nack(self, subscription: Subscription, key: str | int, delay_ms: int = 0, attempt: int | None = None) -> None:
         """The subscriber could not do it: back to the tail, after a delay if one is given."""
         if not 0 <= delay_ms <= NACK_DELAY_MS_MAX:
             raise InvalidRequest(f"delayMs must be from 0 to {NACK_DELAY_MS_MAX}, not {delay_ms}")
         entry = subscription.held(key, attempt)
-        self._take_back(subscription, entry)
+        self._dispatcher.take_back(subscription, entry)
         entry.stream.total_nacked += 1
         if delay_ms and entry.failures < entry.stream.rules.deliveries_max:
-            self._note_attempt(entry)
-            self._lease(entry, self._clock.monotonic_ms() + delay_ms)
+            self._dispatcher.note_attempt(entry)
+            self._dispatcher.lease(entry, self._clock.monotonic_ms() + delay_ms)
         else:
-            self._again(entry, "refused by its consumer")
-        self._pump(entry.stream)
-        self._feed_starved()
+            self._dispatcher.again(entry, "refused by its consumer")
+        self._dispatcher.pump(entry.stream)
+        self._dispatcher.feed_starved()
 
     def extend(self, subscription: Subscription, key: str | int, lease_ms: int, attempt: int | None = None) -> None:
         """The subscriber needs more time, counted from now."""
         if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
             raise InvalidRequest(f"leaseMs must be from {LEASE_MS_MIN} to {LEASE_MS_MAX}, not {lease_ms}")
         entry = subscription.held(key, attempt)
-        deadline_ms = self._clock.monotonic_ms() + lease_ms
-        self._leases.extend(entry.lease, entry.attempt, deadline_ms)
-        self._set_timer(deadline_ms)
-
-    # Deliveries.
-
-    def _take_back(self, subscription: Subscription, entry: Entry) -> None:
-        """End the lease of what a subscriber holds."""
-        subscription.forget(entry)
-        self._leases.release(entry.lease, entry.attempt)
-        entry.holder = None
-        entry.stream.in_flight -= 1
-
-    def _pump(self, stream: Stream) -> None:
-        """Deliver while something waits and somebody has credit."""
-        now_ms = self._clock.monotonic_ms()
-        before = stream.total_delivered
-        while stream.deliverable and len(self._leases) < LEASES_MAX:
-            entry = stream.take()
-            if entry is None:
-                break
-            subscription = _next_in_line(stream)
-            if subscription is None:
-                stream.ring.restore(entry)
-                break
-            self._deliver(subscription, entry, now_ms + stream.rules.lease_ms)
-        if stream.deliverable:
-            self._starved[stream] = None
-        delivered = stream.total_delivered - before
-        if delivered:
-            stream.meter = stream.meter or Meter()
-            stream.meter.rate_out.mark(delivered, now_ms)
-        self._catch_up.look_at(stream)
-
-    def _deliver(self, subscription: Subscription, entry: Entry, deadline_ms: int) -> None:
-        stream = entry.stream
-        entry.attempt += 1
-        if entry.first_attempt_at is None:
-            entry.first_attempt_at = self._clock.wall_us()
-        if entry.attempt == 1:
-            stream.meter = stream.meter or Meter()
-            stream.meter.latency.record(entry.first_attempt_at - entry.received_at)
-        else:
-            stream.total_redelivered += 1
-        stream.in_flight += 1
-        stream.total_delivered += 1
-        entry.holder = subscription
-        entry.unsent = False
-        self._lease(entry, deadline_ms)
-        subscription.deliver(entry)
-
-    def _feed_starved(self) -> None:
-        """Some leases may be free again: give them to those who wait, in the order in which they came."""
-        while self._starved and len(self._leases) < LEASES_MAX:
-            stream = next(iter(self._starved))
-            del self._starved[stream]
-            self._pump(stream)
-
-    def _lease(self, entry: Entry, deadline_ms: int) -> None:
-        self._leased += 1
-        entry.lease = self._leased
-        self._leases.grant(entry.lease, entry.attempt, deadline_ms, entry)
-        self._set_timer(deadline_ms)
-
-    def _again(self, entry: Entry, why: str) -> None:
-        """Back to the tail for another attempt, or to the dead letters if that was the last one."""
-        stream = entry.stream
-        if entry.failures < stream.rules.deliveries_max:
-            self._note_attempt(entry)
-            stream.ring.requeue(entry)
-            return
-        stream.total_dead += 1
-        stream.settle(entry)
-        reason = f"{why}; {entry.failures} deliveries, none acknowledged"
-        if entry.in_ledger:
-            stream.ledger.dead_letter(entry.seq, entry.failures, entry.first_attempt_at, reason)
-        else:
-            log.warning("event %s of stream %s, which is in memory only, is dropped: %s", entry.id, stream.name, reason)
-
-    def _note_attempt(self, entry: Entry) -> None:
-        """Let the ledger know of a delivery in vain, unless it never left the broker."""
-        if entry.in_ledger and entry.failures:
-            entry.stream.ledger.attempted(entry.seq, entry.failures, entry.first_attempt_at)
-
-    # Time.
-
-    def _set_timer(self, deadline_ms: int) -> None:
-        if self._timer is not None:
-            if self._timer_at_ms <= deadline_ms:
-                return
-            self._timer.cancel()
-        self._timer_at_ms = deadline_ms
-        delay_ms = max(0, deadline_ms - self._clock.monotonic_ms())
-        self._timer = self._loop.call_later(delay_ms / 1000, self.expire)
+        self._dispatcher.extend(entry, self._clock.monotonic_ms() + lease_ms)
 
     def expire(self) -> None:
         """Take back every delivery whose lease has run out, and every event whose delay is over."""
-        self._timer = None
-        touched: dict[Stream, None] = {}
-        for _lease, _attempt, entry in self._leases.expire(self._clock.monotonic_ms()):
-            stream = entry.stream
-            touched[stream] = None
-            if entry.holder is None:  # a delayed nack
-                stream.ring.requeue(entry)
-                continue
-            entry.holder.forget(entry)
-            entry.holder = None
-            stream.in_flight -= 1
-            entry.uncounted += entry.unsent
-            self._again(entry, "its lease ran out")
-        for stream in touched:
-            self._pump(stream)
-        self._feed_starved()
-        following_ms = self._leases.next_deadline_ms()
-        if following_ms >= 0:
-            self._set_timer(following_ms)
+        self._dispatcher.expire()
 
     async def close(self) -> None:
         """Stop the timer and the reading of pages."""
-        if self._timer is not None:
-            self._timer.cancel()
-        await self._catch_up.close()
+        await self._dispatcher.close()
 
 
 def _entry(stream: Stream, seq: int, event: InboundEvent) -> Entry:
     return Entry(stream, seq, event.source_event_id, event.envelope, event.received_at, event.partition_key)
-
-
-def _next_in_line(stream: Stream) -> Subscription | None:
-    """The subscriber whose turn it is and who has credit."""
-    while (subscription := stream.credits.pick()) is not None:
-        if subscription.pay(stream):
-            return subscription
-    return None

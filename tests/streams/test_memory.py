@@ -170,8 +170,8 @@ async def test_what_the_ledger_still_has_of_a_stream_that_is_in_memory_now_is_de
     subscription = registry.subscribe("memory/s", inbox)
     for _ in range(3):
         registry.grant(subscription, 1)
-        while registry._catch_up.tasks:
-            for task in tuple(registry._catch_up.tasks):
+        while registry._dispatcher.catch_up.tasks:
+            for task in tuple(registry._dispatcher.catch_up.tasks):
                 await task
         registry.ack(subscription, inbox.ids[-1])
     assert sorted(inbox.ids) == ["new", "old-1", "old-2"]

@@ -261,7 +261,7 @@ class Machine(RuleBasedStateMachine):
         }
         assert found == held
         delayed = sum(len(model.at(DELAYED)) for model in self.models.values())
-        assert len(self.registry._leases) == len(held) + delayed
+        assert len(self.registry._dispatcher._leases) == len(held) + delayed
 
     @invariant()
     def the_ledger_knows_every_end(self) -> None:

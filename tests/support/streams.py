@@ -125,7 +125,7 @@ def join(registry: Registry, name: str, credit: int = 0) -> tuple[Inbox, Subscri
 async def pages_are_read(registry: Registry) -> None:
     """Wait until no page is being read, nor asked for."""
     for _ in range(ROUNDS_MAX):
-        if not registry._catch_up.tasks:
+        if not registry._dispatcher.catch_up.tasks:
             return
-        await asyncio.gather(*registry._catch_up.tasks)
+        await asyncio.gather(*registry._dispatcher.catch_up.tasks)
     raise AssertionError("pages are read for ever")
