@@ -95,7 +95,6 @@ PIPE_WINDOW_DEFAULT = 64
 PIPE_ANSWERS_MAX = 10_000
 STDIO_READ_BYTES = 64 * KIB
 STDIO_LINE_BYTES_MAX = FRAME_BYTES_MAX
-MANIFEST_TEXT_BYTES_MAX = 255
 
 # Queries: how much one page holds, and how much of the ledger one request looks at.
 SEQ_MAX = 2**63 - 1

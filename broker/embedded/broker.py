@@ -8,6 +8,7 @@ async with Broker.open("data") as broker:
             await delivery.ack()
 """
 
+import asyncio
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -36,7 +37,7 @@ class Broker:
         self._producer = Producer(core)
         self._readers: dict[Reader, None] = {}
         self._pipes: dict[Pipe, None] = {}
-        self._closed = False
+        self._closing: asyncio.Future[None] | None = None
         core.on_failed = self._fail
 
     @classmethod
@@ -179,9 +180,15 @@ class Broker:
 
         Raise StorageFailed, after all that, when the journal has failed: acks may not have been written.
         """
-        if self._closed:
+        if self._closing is not None:
+            await asyncio.shield(self._closing)
             return
-        self._closed = True
+        self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)  # a cancellation does not leave it half open
+        if self._core.failure is not None:
+            raise StorageFailed(self._core.failure)
+
+    async def _close(self) -> None:
         self._core.gate.draining = True
         for reader in tuple(self._readers):
             reader.end()
@@ -189,8 +196,6 @@ class Broker:
             await pipe.close()
         await self._producer.settled()
         await self._core.close()
-        if self._core.failure is not None:
-            raise StorageFailed(self._core.failure)
 
     def _fail(self, reason: str) -> None:
         for reader in tuple(self._readers):
@@ -199,7 +204,7 @@ class Broker:
             pipe.fail(reason)
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._closing is not None:
             raise Draining("this broker is closed; open it again")
 
 
@@ -219,7 +224,12 @@ class Opening:
         config = _config(self._config)
         if self._data_dir is None:
             return self._kind(Core(config, self._clock))
-        return self._kind(await DurableCore.open(Path(self._data_dir), config, self._clock))
+        opening = asyncio.ensure_future(DurableCore.open(Path(self._data_dir), config, self._clock))
+        try:
+            return self._kind(await asyncio.shield(opening))
+        except asyncio.CancelledError:  # a thread is at it, and cannot be stopped: see it through, then undo it
+            await (await opening).close()
+            raise
 
     def __await__(self) -> Generator[Any, None, Broker]:
         return self._open().__await__()

@@ -50,8 +50,7 @@ def registration(
 
 def manifest(arguments: Sequence[str], *, cwd: Path, url: str | None, **identity: Any) -> dict[str, Any]:
     """A registration with the command that starts the service: `courier pipe --stdio` with these arguments."""
-    protocol = {"protocol": "ndjson", "commands": "courier/1"}
-    whole = registration(metadata={**protocol, **links(url)}, **identity) | {
+    whole = registration(metadata={"protocol": "ndjson", **links(url)}, **identity) | {
         "command": sys.executable,
         "args": ["-m", "broker", "pipe", "--stdio", *arguments],
         "env": {},

@@ -166,6 +166,29 @@ async def test_a_cancelled_program_closes_its_broker(tmp_path: Path) -> None:
         pass
 
 
+async def test_a_cancelled_opening_leaves_the_directory_free(tmp_path: Path) -> None:
+    opening = asyncio.ensure_future(Broker.open(tmp_path)._open())
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    async with Broker.open(tmp_path):
+        pass
+
+
+async def test_a_cancelled_close_goes_on_and_can_be_waited_for(tmp_path: Path) -> None:
+    broker = await Broker.open(tmp_path)
+    await broker.enqueue(STREAM, 1)
+    closing = asyncio.create_task(broker.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    await broker.close()
+    async with Broker.open(tmp_path) as again:
+        assert again.stats(STREAM)["depth"] == 1
+
+
 async def test_closing_twice_is_harmless(open_broker: OpenBroker) -> None:
     broker = await open_broker()
     await broker.close()
