@@ -18,7 +18,7 @@ from broker.clock import SystemClock
 from broker.config import Config, load
 from broker.core import Core, DurableCore
 from broker.embedded import stdio
-from broker.embedded.pipe import Pipe
+from broker.embedded.duplex import Duplex
 from broker.errors import ConfigError
 from broker.logs import set_up
 
@@ -104,7 +104,7 @@ async def _opened(config: Config, *, memory: bool, with_http: bool) -> AsyncIter
 async def _run(config: Config, *, memory: bool, with_http: bool) -> int:
     stop = _stop_signals()
     async with _opened(config, memory=memory, with_http=with_http) as core:
-        serving = asyncio.create_task(stdio.run(Pipe(core), sys.stdin.fileno(), sys.stdout.fileno(), stop))
+        serving = asyncio.create_task(stdio.run(Duplex(core), sys.stdin.fileno(), sys.stdout.fileno(), stop))
         failed = asyncio.create_task(core.failed.wait())
         watching = asyncio.create_task(stop.wait())
         await asyncio.wait([serving, failed, watching], return_when=asyncio.FIRST_COMPLETED)

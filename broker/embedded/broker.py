@@ -19,6 +19,7 @@ from broker.clock import Clock, SystemClock
 from broker.config import Config, from_values
 from broker.contracts.inbound import InboundEvent
 from broker.core import Core, DurableCore
+from broker.embedded.duplex import Duplex
 from broker.embedded.event import Envelope, Event, Receipt, encode, new_id
 from broker.embedded.pipe import Pipe
 from broker.embedded.producer import Producer, receipt
@@ -36,7 +37,7 @@ class Broker:
         self._core = core
         self._producer = Producer(core)
         self._readers: dict[Reader, None] = {}
-        self._pipes: dict[Pipe, None] = {}
+        self._duplexes: dict[Duplex, None] = {}
         self._closing: asyncio.Future[None] | None = None
         core.on_failed = self._fail
 
@@ -149,11 +150,11 @@ class Broker:
         With a stream or a pattern to subscribe to, at most `window` events are leased to it that were not read.
         """
         self._check_open()
-        pipe = Pipe(self._core, on_end=lambda pipe: self._pipes.pop(pipe, None))
+        duplex = Duplex(self._core, on_end=lambda duplex: self._duplexes.pop(duplex, None))
         if subscribe is not None:
-            pipe.subscribe(subscribe, window)
-        self._pipes[pipe] = None
-        return pipe
+            duplex.subscribe(subscribe, window)
+        self._duplexes[duplex] = None
+        return Pipe(duplex)
 
     # Looking.
 
@@ -192,16 +193,16 @@ class Broker:
         self._core.gate.draining = True
         for reader in tuple(self._readers):
             reader.end()
-        for pipe in tuple(self._pipes):
-            await pipe.close()
+        for duplex in tuple(self._duplexes):
+            await duplex.close()
         await self._producer.settled()
         await self._core.close()
 
     def _fail(self, reason: str) -> None:
         for reader in tuple(self._readers):
             reader.end(reason)
-        for pipe in tuple(self._pipes):
-            pipe.fail(reason)
+        for duplex in tuple(self._duplexes):
+            duplex.fail(reason)
 
     def _check_open(self) -> None:
         if self._closing is not None:

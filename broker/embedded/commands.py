@@ -13,7 +13,7 @@ from broker.front import control
 from broker.limits import CREDIT_MAX, FILTER_TEXT_BYTES_MAX, NDJSON_LINES_MAX
 
 if TYPE_CHECKING:
-    from broker.embedded.pipe import Pipe
+    from broker.embedded.duplex import Duplex
 
 
 class Command(msgspec.Struct):
@@ -42,7 +42,7 @@ _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_subscribe = msgspec.json.Decoder(str | _Subscribe).decode
 _decode_snapshot = msgspec.json.Decoder(str | _Snapshot).decode
 
-Handler = Callable[["Pipe", Command], Awaitable[None]]
+Handler = Callable[["Duplex", Command], Awaitable[None]]
 
 
 def parse(number: int, text: bytes, table: Mapping[str, Handler]) -> Command:
@@ -67,7 +67,7 @@ def _alone(command: Command) -> None:
         raise InvalidRequest(f"{command.name} takes nothing beside it, but there is: {others}")
 
 
-async def _enqueue(pipe: "Pipe", command: Command) -> None:
+async def _enqueue(duplex: "Duplex", command: Command) -> None:
     """`{"enqueue": {"to", "envelope"}}`, or an array of them, which are kept together."""
     _alone(command)
     events: list[InboundEvent] = []
@@ -76,16 +76,16 @@ async def _enqueue(pipe: "Pipe", command: Command) -> None:
         raise TooLarge(f"there are {len(requests)} events; at most {NDJSON_LINES_MAX} are taken at once: split them")
     for position, request in enumerate(requests):
         try:
-            events.append(pipe.producer.admit_request(request))
+            events.append(duplex.producer.admit_request(request))
         except CourierError as error:
             if len(requests) > 1:
                 error.detail["position"] = position
-            pipe.refuse(error, command.number)
+            duplex.refuse(error, command.number)
     if events:
-        await pipe.keep(events, command.number)
+        await duplex.keep(events, command.number)
 
 
-async def _subscribe(pipe: "Pipe", command: Command) -> None:
+async def _subscribe(duplex: "Duplex", command: Command) -> None:
     """`{"subscribe": PATTERN}`, or `{"subscribe": {"stream": PATTERN, "window": n}}`."""
     _alone(command)
     try:
@@ -94,13 +94,13 @@ async def _subscribe(pipe: "Pipe", command: Command) -> None:
         raise InvalidRequest(f"subscribe: {error}") from None
     if isinstance(asked, str):
         asked = _Subscribe(asked)
-    pipe.subscribe(asked.stream, asked.window)
+    duplex.subscribe(asked.stream, asked.window)
 
 
-async def _settle(pipe: "Pipe", command: Command) -> None:
+async def _settle(duplex: "Duplex", command: Command) -> None:
     """`credit`, `ack`, `nack` and `extend`, as on the WebSocket."""
     frame = control.parse(command.text.decode())
-    tap = pipe.tap
+    tap = duplex.tap
     if tap is None:
         raise InvalidRequest(f"{command.name} needs a subscription; subscribe first")
     if frame.credit is not None:
@@ -115,10 +115,10 @@ async def _settle(pipe: "Pipe", command: Command) -> None:
                 tap.extend(key, frame.lease_ms or 0, frame.attempt)
         except CourierError as error:
             error.detail.setdefault("id" if isinstance(key, str) else "seq", key)
-            pipe.refuse(error, command.number)
+            duplex.refuse(error, command.number)
 
 
-async def _snapshot(pipe: "Pipe", command: Command) -> None:
+async def _snapshot(duplex: "Duplex", command: Command) -> None:
     """`{"snapshot": VIEW}`, or `{"snapshot": {"view": VIEW}}`."""
     _alone(command)
     try:
@@ -126,11 +126,11 @@ async def _snapshot(pipe: "Pipe", command: Command) -> None:
     except msgspec.MsgspecError as error:
         raise InvalidRequest(f"snapshot: {error}") from None
     name = asked if isinstance(asked, str) else asked.view
-    view = pipe.views.get(name)
+    view = duplex.views.get(name)
     if view is None:
-        known = ", ".join(pipe.views) or "none"
+        known = ", ".join(duplex.views) or "none"
         raise NotFound(f"there is no view {name[:FILTER_TEXT_BYTES_MAX]!r}; known here: {known}")
-    await pipe.show(name, view)
+    await duplex.show(name, view)
 
 
 COMMANDS: dict[str, Handler] = {

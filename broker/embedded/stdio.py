@@ -10,8 +10,8 @@ import os
 import select
 from concurrent.futures import ThreadPoolExecutor
 
+from broker.embedded.duplex import Duplex
 from broker.embedded.lines import LineCutter
-from broker.embedded.pipe import Pipe
 from broker.errors import TooLarge
 from broker.limits import STDIO_READ_BYTES
 
@@ -68,14 +68,14 @@ class Output:
         self._thread.shutdown()
 
 
-async def run(pipe: Pipe, stdin: int, stdout: int, stop: asyncio.Event) -> None:
+async def run(duplex: Duplex, stdin: int, stdout: int, stop: asyncio.Event) -> None:
     """Serve a pipe until the end of input, until `stop`, or until nobody reads; then drain it.
 
     Every event that was read from the input is answered first.
     """
     source, sink = Input(stdin), Output(stdout)
-    feeding = asyncio.create_task(_feed(source, pipe))
-    draining = asyncio.create_task(_drain(pipe, sink))
+    feeding = asyncio.create_task(_feed(source, duplex))
+    draining = asyncio.create_task(_drain(duplex, sink))
     stopping = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([feeding, draining, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -85,37 +85,37 @@ async def run(pipe: Pipe, stdin: int, stdout: int, stop: asyncio.Event) -> None:
             feeding.result()  # what was read is obeyed, also when the end was a signal
         else:
             feeding.cancel()  # nobody reads the answers
-        await pipe.close()
+        await duplex.close()
         await draining
     finally:
         for task in (feeding, draining, stopping):
             task.cancel()
         await asyncio.gather(feeding, draining, stopping, return_exceptions=True)
-        await pipe.close()
+        await duplex.close()
         source.close()
         sink.close()
 
 
-async def _feed(source: Input, pipe: Pipe) -> None:
+async def _feed(source: Input, duplex: Duplex) -> None:
     """Obey every line of the input."""
     cutter = LineCutter()
     while data := await source.read():
         for number, line in cutter.feed(data):
-            await _obey(pipe, number, line)
+            await _obey(duplex, number, line)
     for number, line in cutter.end():
-        await _obey(pipe, number, line)
+        await _obey(duplex, number, line)
 
 
-async def _obey(pipe: Pipe, number: int, line: bytes | TooLarge) -> None:
+async def _obey(duplex: Duplex, number: int, line: bytes | TooLarge) -> None:
     if isinstance(line, TooLarge):
-        await pipe.reject(line, number)
+        await duplex.reject(line, number)
     else:
-        await pipe.obey(line, number)
+        await duplex.obey(line, number)
 
 
-async def _drain(pipe: Pipe, sink: Output) -> None:
+async def _drain(duplex: Duplex, sink: Output) -> None:
     """Write every message, until there will be no more."""
-    while lines := await pipe.read_lines():
+    while lines := await duplex.read_lines():
         try:
             await sink.write(lines)
         except BrokenPipeError:

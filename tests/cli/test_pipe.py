@@ -2,14 +2,13 @@
 
 import contextlib
 import json
-import os
 import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,64 +17,11 @@ import pytest
 import yaml
 
 from tests.conftest import StartBroker
-from tests.support.events import STREAM, body, envelope
+from tests.support.events import STREAM, envelope
+from tests.support.pipe import PipeProcess, enqueue_line
 from tests.support.process import PATIENCE_SECONDS, courier, environment, until
 
 USAGE, CONFIG = 2, 78
-
-
-def enqueue_line(event_id: str) -> bytes:
-    return b'{"enqueue": %b}\n' % body(event_id)
-
-
-class PipeProcess:
-    """`courier pipe --stdio`, spoken to over its pipes."""
-
-    def __init__(
-        self, home: Path, *arguments: str, env: Mapping[str, str] | None = None, before: Sequence[str] = ()
-    ) -> None:
-        self._log = home / "pipe.stderr"
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*before, sys.executable, "-m", "broker", "pipe", "--stdio", *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=environment(env),
-                cwd=home,
-                bufsize=0,
-            )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.stdin, self.stdout = self.process.stdin, self.process.stdout
-        self._rest = b""
-
-    def say(self, *lines: bytes) -> None:
-        self.stdin.write(b"".join(lines))
-
-    def hear(self) -> dict[str, Any]:
-        while b"\n" not in self._rest:
-            ready, _, _ = select.select([self.stdout], [], [], PATIENCE_SECONDS)
-            data = os.read(self.stdout.fileno(), 65536) if ready else b""
-            assert data, self.stderr
-            self._rest += data
-        line, _, self._rest = self._rest.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
-        return message
-
-    def wait(self) -> int:
-        return self.process.wait(PATIENCE_SECONDS)
-
-    @property
-    def stderr(self) -> str:
-        return self._log.read_text()
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.stdin.close()
-        self.stdout.close()
 
 
 StartPipe = Callable[..., PipeProcess]

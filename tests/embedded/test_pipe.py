@@ -11,6 +11,7 @@ import pytest
 from broker import Broker, Pipe
 from broker.clock import ManualClock
 from broker.embedded import commands
+from broker.embedded.duplex import Duplex
 from broker.errors import Draining, InvalidRequest
 from broker.limits import CREDIT_MAX, NDJSON_LINES_MAX, PIPE_ANSWERS_MAX
 from tests.embedded.conftest import OpenBroker, core_of, enqueue, ids
@@ -222,15 +223,15 @@ async def test_the_next_view_is_made_when_the_one_before_was_read(broker: Broker
         second = asyncio.create_task(pipe.send({"snapshot": "latestPerAgent"}))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        assert len(pipe._outbox) == 1
+        assert len(pipe._duplex._outbox) == 1
         await one(pipe)
         await second
         await one(pipe)
 
 
 async def test_a_new_command_is_one_new_entry_in_the_table(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def ping(pipe: Pipe, command: commands.Command) -> None:
-        pipe._answer(b'{"pong":%b}' % command.value)
+    async def ping(duplex: Duplex, command: commands.Command) -> None:
+        duplex._answer(b'{"pong":%b}' % command.value)
 
     monkeypatch.setitem(commands.COMMANDS, "ping", ping)
     async with broker.pipe() as pipe:
@@ -246,10 +247,10 @@ async def test_a_sender_whose_answers_are_not_read_waits_at_their_bound(memory: 
                 await pipe.send(b"nonsense %d" % number)
 
         sending = asyncio.create_task(send_all())
-        await eventually(lambda: len(pipe._outbox) == PIPE_ANSWERS_MAX)
+        await eventually(lambda: len(pipe._duplex._outbox) == PIPE_ANSWERS_MAX)
         for _ in range(1_000):
             await asyncio.sleep(0)
-        assert (len(pipe._outbox), sending.done()) == (PIPE_ANSWERS_MAX, False)
+        assert (len(pipe._duplex._outbox), sending.done()) == (PIPE_ANSWERS_MAX, False)
         found = [await error(pipe) for _ in range(PIPE_ANSWERS_MAX + 10)]
         assert [each["line"] for each in found] == list(range(1, PIPE_ANSWERS_MAX + 11))
         await sending

@@ -12,19 +12,17 @@ from typing import Any
 
 import pytest
 
-from broker import Broker, Pipe
+from broker import Broker
 from broker.embedded import stdio
+from broker.embedded.duplex import Duplex
 from broker.limits import STDIO_LINE_BYTES_MAX
 from tests.embedded.conftest import core_of, enqueue, ids
 from tests.support import leaks
-from tests.support.events import STREAM, body, envelope
+from tests.support.events import STREAM, envelope
+from tests.support.pipe import enqueue_line
 from tests.support.writer import eventually
 
 PATIENCE_SECONDS = 20.0
-
-
-def enqueue_line(event_id: str) -> bytes:
-    return b'{"enqueue": %b}\n' % body(event_id)
 
 
 class Parent:
@@ -84,7 +82,7 @@ async def running(broker: Broker) -> AsyncIterator[tuple[Parent, "asyncio.Task[N
     read_end, stdout = os.pipe()
     stop = asyncio.Event()
     parent = Parent(write_end, read_end, stop)
-    serving = asyncio.create_task(_serve(broker.pipe(), stdin, stdout, stop))
+    serving = asyncio.create_task(_serve(broker.pipe()._duplex, stdin, stdout, stop))
     try:
         yield parent, serving
     finally:
@@ -93,9 +91,9 @@ async def running(broker: Broker) -> AsyncIterator[tuple[Parent, "asyncio.Task[N
         await serving
 
 
-async def _serve(pipe: Pipe, stdin: int, stdout: int, stop: asyncio.Event) -> None:
+async def _serve(duplex: Duplex, stdin: int, stdout: int, stop: asyncio.Event) -> None:
     try:
-        await stdio.run(pipe, stdin, stdout, stop)
+        await stdio.run(duplex, stdin, stdout, stop)
     finally:
         os.close(stdin)
         os.close(stdout)
@@ -192,10 +190,10 @@ async def test_a_sender_that_does_not_read_its_answers_is_not_read_either(memory
             flood.set()
 
         writing = asyncio.create_task(asyncio.to_thread(write))
-        (pipe,) = memory._pipes
-        await eventually(lambda: len(pipe._outbox) >= 9_000)
+        (duplex,) = memory._duplexes
+        await eventually(lambda: len(duplex._outbox) >= 9_000)
         assert not flood.is_set()
-        assert len(pipe._outbox) <= 10_000
+        assert len(duplex._outbox) <= 10_000
         messages = await parent.hear(40_000)
         assert [each["error"]["line"] for each in messages] == list(range(1, 40_001))
         await writing
@@ -205,7 +203,7 @@ async def test_a_plain_file_can_be_the_input_and_another_the_output(broker: Brok
     source, sink = tmp_path / "in", tmp_path / "out"
     source.write_bytes(enqueue_line("e-1") + enqueue_line("e-2")[:-1])
     stdin, stdout = os.open(source, os.O_RDONLY), os.open(sink, os.O_WRONLY | os.O_CREAT)
-    await _serve(broker.pipe(), stdin, stdout, asyncio.Event())
+    await _serve(broker.pipe()._duplex, stdin, stdout, asyncio.Event())
     assert [json.loads(line)["enqueued"]["id"] for line in sink.read_bytes().splitlines()] == ["e-1", "e-2"]
 
 
@@ -213,7 +211,7 @@ async def test_sockets_stay_blocking_for_whoever_shares_them(memory: Broker) -> 
     ours, theirs = socket.socketpair()
     with ours, theirs:
         stop = asyncio.Event()
-        serving = asyncio.create_task(stdio.run(memory.pipe(), ours.fileno(), ours.fileno(), stop))
+        serving = asyncio.create_task(stdio.run(memory.pipe()._duplex, ours.fileno(), ours.fileno(), stop))
         await asyncio.to_thread(theirs.sendall, enqueue_line("e-1"))
         assert b"enqueued" in await asyncio.to_thread(theirs.recv, 1000)
         assert os.get_blocking(ours.fileno())
@@ -227,7 +225,7 @@ async def test_nothing_is_left_over_when_it_has_ended(memory: Broker) -> None:
     read_end, stdout = os.pipe()
     os.write(write_end, enqueue_line("e-1"))
     os.close(write_end)
-    await _serve(memory.pipe(), stdin, stdout, asyncio.Event())
+    await _serve(memory.pipe()._duplex, stdin, stdout, asyncio.Event())
     os.close(read_end)
     assert before.left_over() == []
     assert asyncio.all_tasks() == tasks
@@ -239,7 +237,7 @@ async def test_an_output_that_cannot_be_written_is_an_error_and_the_events_are_k
         stdout = os.open("/dev/full", os.O_WRONLY)
         os.write(write_end, enqueue_line("e-1"))
         with pytest.raises(OSError, match="No space left"):
-            await _serve(broker.pipe(), stdin, stdout, asyncio.Event())
+            await _serve(broker.pipe()._duplex, stdin, stdout, asyncio.Event())
         os.close(write_end)
         assert core_of(broker).journal.health.events == 1
         await enqueue(broker, "e-2")
