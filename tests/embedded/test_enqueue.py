@@ -267,6 +267,18 @@ async def test_closing_answers_what_was_enqueued_and_refuses_what_comes_after(tm
         assert again.stats(STREAM)["depth"] == 20
 
 
+async def test_closing_waits_for_a_producer_that_waits_for_room(tmp_path: Path) -> None:
+    broker = await Broker.open(tmp_path, {"journal": {"queueMax": 1}})
+    async with held_writer(core_of(broker)) as release:
+        enqueuing = [asyncio.create_task(broker.enqueue(STREAM, number)) for number in range(5)]
+        await eventually(lambda: core_of(broker).journal.health.saturations == 4)
+        closing = asyncio.create_task(broker.close())
+        await asyncio.sleep(0)
+        release.set()
+    await closing
+    assert sorted(receipt.seq for receipt in await asyncio.gather(*enqueuing)) == [1, 2, 3, 4, 5]
+
+
 async def test_a_producer_that_never_pauses_lets_its_consumer_run(memory: Broker) -> None:
     taken = 0
 

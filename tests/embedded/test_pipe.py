@@ -193,6 +193,20 @@ async def test_with_a_window_credit_cannot_be_granted(broker: Broker) -> None:
         assert "this subscription has a window" in (await error(pipe))["message"]
 
 
+@pytest.mark.parametrize("window", [1, CREDIT_MAX])
+async def test_a_window_at_its_bounds_is_taken(broker: Broker, window: int) -> None:
+    await enqueue(broker, "e-1", "e-2")
+    async with broker.pipe(STREAM, window=window):
+        assert broker.stats(STREAM)["inflight"] == min(window, 2)
+
+
+@pytest.mark.parametrize("window", [0, CREDIT_MAX + 1])
+async def test_a_window_out_of_bounds_is_refused_and_no_pipe_is_made(broker: Broker, window: int) -> None:
+    with pytest.raises(InvalidRequest, match=f"window must be from 1 to {CREDIT_MAX}, not {window}"):
+        broker.pipe(STREAM, window=window)
+    assert broker.streams() == []
+
+
 async def test_a_command_that_is_no_json_value_is_refused_at_once(broker: Broker) -> None:
     async with broker.pipe() as pipe:
         with pytest.raises(InvalidRequest, match="the command cannot be written as JSON"):

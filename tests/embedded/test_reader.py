@@ -12,17 +12,18 @@ from broker.errors import Draining, InvalidRequest, LeaseNotHeld, StorageFailed,
 from broker.limits import CREDIT_MAX, LEASE_MS_MIN, NACK_DELAY_MS_MAX
 from tests.embedded.conftest import OpenBroker, core_of, enqueue, ids
 from tests.support.events import STREAM
-from tests.support.writer import eventually, stored
+from tests.support.writer import PATIENCE_SECONDS, eventually, stored
 
 
 async def take(broker: Broker, count: int, pattern: str = STREAM) -> list[tuple[str, int]]:
     """Take and ack so many events; the id and the attempt of each."""
     taken = []
     async with broker.subscribe(pattern) as reader:
-        for _ in range(count):
-            delivery = await anext(reader)
-            await delivery.ack()
-            taken.append((delivery.id, delivery.attempt))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            for _ in range(count):
+                delivery = await anext(reader)
+                await delivery.ack()
+                taken.append((delivery.id, delivery.attempt))
     return taken
 
 
