@@ -5,9 +5,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 import uvloop
@@ -91,14 +92,22 @@ async def _opened(config: Config, *, memory: bool, with_http: bool) -> AsyncIter
         try:
             yield app.core
         finally:
-            await app.drain()
+            await _drained(app.drain(), config)
         return
     core = Core(config, SystemClock()) if memory else await DurableCore.open(Path(config.data), config, SystemClock())
     try:
         yield core
     finally:
         core.gate.draining = True
-        await core.close()
+        await _drained(core.close(), config)
+
+
+async def _drained(draining: Coroutine[Any, Any, None], config: Config) -> None:
+    try:
+        await asyncio.wait_for(draining, timeout=config.server.drain_ms / 1000)
+    except TimeoutError:
+        unknown = "what was not answered may or may not be stored"
+        _end_at_once(f"not drained after {config.server.drain_ms} ms; {unknown}", exits.FAILED)
 
 
 async def _run(config: Config, *, memory: bool, with_http: bool) -> int:
@@ -119,12 +128,14 @@ async def _run(config: Config, *, memory: bool, with_http: bool) -> int:
         for task in (failed, watching):
             task.cancel()
         await asyncio.gather(failed, watching, return_exceptions=True)
-        try:
-            serving.result()
-        except OSError as error:
-            log.error("the pipe broke: %s", error)
-            return exits.FAILED
-    return 0
+        broken = serving.exception()
+        if isinstance(broken, OSError):
+            log.error("the pipe broke: %s", broken)
+        elif broken is not None:
+            raise broken
+    if core.failure is not None:
+        _end_at_once(f"storage failed, acks may not have been written: {core.failure}", exits.STORAGE)
+    return 0 if broken is None else exits.FAILED
 
 
 def _end_at_once(message: str, code: int) -> None:

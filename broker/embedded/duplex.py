@@ -43,6 +43,8 @@ class Duplex:
         self._answers = 0
         """How many messages in the outbox are not deliveries."""
         self._unanswered = 0
+        self._view: bytes | None = None
+        """The view that is not read yet."""
         self._read = 0
         """Deliveries that were read, and not asked beyond yet."""
         self._closing = False
@@ -119,11 +121,12 @@ class Duplex:
         self._answer(orjson.dumps({"error": {**error.as_dict(), "id": event.source_event_id, "line": number}}))
 
     async def show(self, name: str, view: View) -> None:
-        """Answer with a view. It may be large, so it waits until nothing else is unread."""
-        await self._until(lambda: not self._answers)
+        """Answer with a view. It may be large, so the next one waits until it is read."""
+        await self._until(lambda: self._view is None)
         seq, envelopes = view.snapshot()
         shown = {address: orjson.Fragment(on_one_line(envelope)) for address, envelope in envelopes.items()}
-        self._answer(orjson.dumps({"view": shown, "name": name, "seq": seq}))
+        self._view = orjson.dumps({"view": shown, "name": name, "seq": seq})
+        self._answer(self._view)
 
     def refuse(self, error: CourierError, number: int) -> None:
         """Answer with an error."""
@@ -184,6 +187,8 @@ class Duplex:
         """A message without its line end; None for a delivery that does not stand any more."""
         if isinstance(item, bytes):
             self._answers -= 1
+            if item is self._view:
+                self._view = None
             self._progress.set()
             return item
         self._read += 1

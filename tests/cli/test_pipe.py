@@ -96,6 +96,33 @@ def test_a_parent_that_never_reads_is_not_waited_for_longer_than_the_drain_may_t
     assert "courier: not drained after 200 ms: nobody reads stdout" in pipe.stderr
 
 
+def test_an_output_that_cannot_be_written_ends_it_with_1_and_what_was_read_is_kept(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "broker", "pipe", "--stdio", "--data", "data"],
+            input=enqueue_line("e-1"),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            cwd=tmp_path,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert b"the pipe broke: [Errno 28] No space left on device" in ended.stderr
+    again = courier("pipe", "--stdio", "--data", "data", stdin=enqueue_line("e-1"), cwd=tmp_path)
+    assert json.loads(again.stdout)["enqueued"]["duplicate"] is True
+
+
+def test_a_parent_that_closes_its_end_lets_it_end_with_0(pipe_process: StartPipe) -> None:
+    pipe = pipe_process("--data", "data")
+    pipe.say(enqueue_line("e-1"))
+    pipe.hear()
+    pipe.stdout.close()
+    pipe.say(enqueue_line("e-2"))
+    assert pipe.wait() == 0
+
+
 def test_nothing_that_was_answered_is_lost_by_a_kill(pipe_process: StartPipe) -> None:
     answered: set[str] = set()
     for life in range(5):

@@ -1,5 +1,6 @@
 """A broker inside the test, on disk or in memory: one body runs on both where they promise the same."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -7,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker import Broker
+from broker import Broker, Pipe
 from broker.clock import Clock
 from broker.core import DurableCore
 from tests.support.events import STREAM, envelope
+from tests.support.writer import PATIENCE_SECONDS
 
 OpenBroker = Callable[..., Awaitable[Broker]]
 
@@ -68,3 +70,34 @@ async def enqueue(broker: Broker, *event_ids: str, to: str = STREAM) -> None:
 def ids(count: int) -> list[str]:
     """So many ids."""
     return [f"e-{number}" for number in range(count)]
+
+
+def request(event_id: str, to: str = STREAM) -> dict[str, Any]:
+    """What stands behind `enqueue` in a command."""
+    return {"to": to, "envelope": envelope(event_id, to)}
+
+
+async def read(pipe: Pipe, count: int) -> list[dict[str, Any]]:
+    """The next messages."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        return [await anext(pipe) for _ in range(count)]
+
+
+async def one(pipe: Pipe) -> dict[str, Any]:
+    """The next message."""
+    (message,) = await read(pipe, 1)
+    return message
+
+
+async def error(pipe: Pipe) -> dict[str, Any]:
+    """The next message, which must be an error."""
+    message = await one(pipe)
+    assert message.keys() == {"error"}, message
+    found: dict[str, Any] = message["error"]
+    return found
+
+
+def depth_and_inflight(broker: Broker) -> tuple[int, int]:
+    """How many events wait, and how many are out."""
+    figures = broker.stats(STREAM)
+    return figures["depth"], figures["inflight"]

@@ -1,48 +1,20 @@
-"""A pipe inside a program: commands in, messages out, and neither side runs away from the other."""
+"""A pipe inside a program: commands in, messages out."""
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from broker import Broker, Pipe
+from broker import Broker
 from broker.clock import ManualClock
 from broker.embedded import commands
 from broker.embedded.duplex import Duplex
-from broker.errors import Draining, InvalidRequest
-from broker.limits import CREDIT_MAX, NDJSON_LINES_MAX, PIPE_ANSWERS_MAX
-from tests.embedded.conftest import OpenBroker, core_of, enqueue, ids
-from tests.support.events import STREAM, envelope, raw_envelope
-from tests.support.writer import eventually, held_writer
-
-
-def request(event_id: str, to: str = STREAM) -> dict[str, Any]:
-    return {"to": to, "envelope": envelope(event_id, to)}
-
-
-async def read(pipe: Pipe, count: int) -> list[dict[str, Any]]:
-    async with asyncio.timeout(20):
-        return [await anext(pipe) for _ in range(count)]
-
-
-async def one(pipe: Pipe) -> dict[str, Any]:
-    (message,) = await read(pipe, 1)
-    return message
-
-
-async def error(pipe: Pipe) -> dict[str, Any]:
-    message = await one(pipe)
-    assert message.keys() == {"error"}, message
-    found: dict[str, Any] = message["error"]
-    return found
-
-
-def depth_and_inflight(broker: Broker) -> tuple[int, int]:
-    figures = broker.stats(STREAM)
-    return figures["depth"], figures["inflight"]
+from broker.errors import InvalidRequest
+from broker.limits import CREDIT_MAX, NDJSON_LINES_MAX
+from tests.embedded.conftest import OpenBroker, core_of, depth_and_inflight, enqueue, error, ids, one, read, request
+from tests.support.events import STREAM, envelope
 
 
 async def test_what_is_enqueued_by_one_pipe_is_delivered_by_another(broker: Broker) -> None:
@@ -230,6 +202,15 @@ async def test_a_snapshot_shows_a_view_that_the_composition_has(broker: Broker) 
         assert b"\n" not in (await pipe.read_lines())[:-1]
 
 
+async def test_a_snapshot_does_not_wait_for_answers_of_another_kind(broker: Broker) -> None:
+    broker._core.views["latestPerAgent"] = Latest()
+    async with broker.pipe() as pipe:
+        await pipe.send({"nonsense": 1})
+        async with asyncio.timeout(20):
+            await pipe.send({"snapshot": "latestPerAgent"})
+        assert [next(iter(message)) for message in await read(pipe, 2)] == ["error", "view"]
+
+
 async def test_the_next_view_is_made_when_the_one_before_was_read(broker: Broker) -> None:
     broker._core.views["latestPerAgent"] = Latest()
     async with broker.pipe() as pipe:
@@ -251,142 +232,3 @@ async def test_a_new_command_is_one_new_entry_in_the_table(broker: Broker, monke
     async with broker.pipe() as pipe:
         await pipe.send({"ping": 3})
         assert await one(pipe) == {"pong": 3}
-
-
-async def test_a_sender_whose_answers_are_not_read_waits_at_their_bound(memory: Broker) -> None:
-    async with memory.pipe() as pipe:
-
-        async def send_all() -> None:
-            for number in range(PIPE_ANSWERS_MAX + 10):
-                await pipe.send(b"nonsense %d" % number)
-
-        sending = asyncio.create_task(send_all())
-        await eventually(lambda: len(pipe._duplex._outbox) == PIPE_ANSWERS_MAX)
-        for _ in range(1_000):
-            await asyncio.sleep(0)
-        assert (len(pipe._duplex._outbox), sending.done()) == (PIPE_ANSWERS_MAX, False)
-        found = [await error(pipe) for _ in range(PIPE_ANSWERS_MAX + 10)]
-        assert [each["line"] for each in found] == list(range(1, PIPE_ANSWERS_MAX + 11))
-        await sending
-
-
-async def test_a_full_ingest_queue_makes_the_sender_wait(tmp_path: Path) -> None:
-    async with Broker.open(tmp_path, {"journal": {"queueMax": 1}}) as broker, broker.pipe() as pipe:
-        async with held_writer(core_of(broker)) as release:
-            await pipe.send({"enqueue": request("e-1")})
-            sending = asyncio.create_task(pipe.send({"enqueue": request("e-2")}))
-            await eventually(lambda: core_of(broker).journal.health.saturations == 1)
-            assert not sending.done()
-            release.set()
-        await sending
-        assert [each["enqueued"]["seq"] for each in await read(pipe, 2)] == [1, 2]
-
-
-async def test_close_waits_for_the_commit_and_the_answers_can_still_be_read(durable: Broker) -> None:
-    pipe = durable.pipe(STREAM)
-    async with held_writer(core_of(durable)) as release:
-        for number in range(3):
-            await pipe.send({"enqueue": request(f"e-{number}")})
-        closing = asyncio.create_task(pipe.close())
-        await asyncio.sleep(0)
-        assert not closing.done()
-        release.set()
-        await closing
-    assert [message["enqueued"]["id"] async for message in pipe] == ids(3)
-    with pytest.raises(Draining, match="this pipe is closed"):
-        await pipe.send({"ack": "e-1"})
-    assert depth_and_inflight(durable) == (3, 0)
-
-
-async def test_what_was_not_read_goes_back_without_an_attempt(broker: Broker) -> None:
-    await enqueue(broker, "e-1", "e-2")
-    async with broker.pipe(STREAM) as pipe:
-        await one(pipe)
-    async with broker.pipe(STREAM) as pipe:
-        assert [(each["deliver"]["id"], each["attempt"]) for each in await read(pipe, 2)] == [("e-1", 2), ("e-2", 1)]
-
-
-async def test_a_sender_that_waits_is_told_that_its_pipe_was_closed(memory: Broker) -> None:
-    pipe = memory.pipe()
-    for number in range(PIPE_ANSWERS_MAX):
-        await pipe.send(b"nonsense %d" % number)
-    sending = asyncio.create_task(pipe.send(b"one more"))
-    await asyncio.sleep(0)
-    await pipe.close()
-    with pytest.raises(Draining):
-        await sending
-
-
-async def test_a_cancelled_read_loses_no_message(broker: Broker) -> None:
-    async with broker.pipe(STREAM) as pipe:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.001):
-                await anext(pipe)
-        await enqueue(broker, "e-1")
-        assert (await one(pipe))["deliver"]["id"] == "e-1"
-
-
-async def test_closing_the_broker_ends_its_pipes(data_dir: Path | None) -> None:
-    broker = await Broker.open(data_dir)
-    pipe = broker.pipe(STREAM)
-    reading = asyncio.create_task(anext(pipe, "the end"))
-    await asyncio.sleep(0)
-    await broker.close()
-    assert await reading == "the end"
-
-
-async def test_when_the_journal_fails_that_is_the_last_message(tmp_path: Path) -> None:
-    broker = await Broker.open(tmp_path)
-    pipe = broker.pipe(STREAM)
-    reading = asyncio.create_task(one(pipe))
-    await asyncio.sleep(0)
-    core_of(broker).journal.health.failed("the disk is gone")
-    assert (await reading)["error"]["code"] == "storage_failed"
-    assert [message async for message in pipe] == []
-    with pytest.raises(Exception, match="the disk is gone"):
-        await broker.close()
-
-
-async def test_what_python_cannot_hold_is_an_error_that_names_it_and_a_line_has_it(broker: Broker) -> None:
-    receipt = await broker.enqueue_envelope(STREAM, raw_envelope("e-1", b"1e400"))
-    async with broker.pipe(STREAM) as pipe:
-        found = await error(pipe)
-        assert (found["code"], found["seq"]) == ("invalid_envelope", receipt.seq)
-    async with broker.pipe(STREAM) as pipe:
-        assert b'"payload": 1e400}' in await pipe.read_lines()
-
-
-async def test_lines_hold_one_message_each_however_an_envelope_was_written(broker: Broker) -> None:
-    raw = raw_envelope("e-1", '{\r\n  "a":\n "x\u2028\u2029y\\n"}'.encode())
-    await broker.enqueue_envelope(STREAM, raw)
-    async with broker.pipe(STREAM) as pipe:
-        lines = await pipe.read_lines()
-    assert len(lines.decode().splitlines()) == 1
-    assert orjson.loads(lines)["deliver"] == orjson.loads(raw)
-
-
-async def test_a_chunk_of_lines_is_bounded(broker: Broker) -> None:
-    await enqueue(broker, *ids(50))
-    async with broker.pipe(STREAM, window=50) as pipe:
-        first = await pipe.read_lines(bytes_max=1)
-        assert first.count(b"\n") == 1
-        assert (await pipe.read_lines()).count(b"\n") == 49
-
-
-async def test_a_program_that_only_sends_and_reads_lets_others_run(memory: Broker) -> None:
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            await asyncio.sleep(0)
-            turns += 1
-
-    counting = asyncio.create_task(count())
-    async with memory.pipe() as pipe:
-        for number in range(1_000):
-            await pipe.send({"enqueue": request(f"e-{number}")})
-            await anext(pipe)
-    counting.cancel()
-    await asyncio.gather(counting, return_exceptions=True)
-    assert turns > 10
