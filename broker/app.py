@@ -5,14 +5,13 @@ rises again, and takes it down in the opposite order.
 """
 
 import asyncio
-import logging
 from pathlib import Path
 
 from broker.admission.auth import Authenticator
-from broker.admission.gate import Gate
 from broker.admission.quota import quota_for
 from broker.clock import Clock, SystemClock
 from broker.config import Auth, Config
+from broker.core import DurableCore
 from broker.front.asyncapi import asyncapi
 from broker.front.dead_letters import DeadLetterEndpoints
 from broker.front.documents import Documents
@@ -25,42 +24,28 @@ from broker.front.publish import Publish
 from broker.front.queries import Queries
 from broker.front.server import Server, check_exposure
 from broker.front.subscribe import Subscribe
-from broker.journal import reader
 from broker.journal.dead_letters import DeadLetters
-from broker.journal.journal import Journal
-from broker.journal.retention import Retention
-from broker.streams.memory import Intake
-from broker.streams.registry import Registry
-
-log = logging.getLogger(__name__)
 
 
 class App:
     """A running broker. Make one with `App.start`, end it with `drain`."""
 
-    def __init__(self, config: Config, journal: Journal, clock: Clock) -> None:
+    def __init__(self, config: Config, core: DurableCore) -> None:
         self.config = config
-        self.journal = journal
-        self._clock = clock
+        self.core = core
+        self.journal = journal = core.journal
+        self.registry = core.registry
+        self.gate = core.gate
         self._authenticator = Authenticator(config.auth)
-        self.registry = Registry(config.streams, clock, journal, journal.groups)
-        intake = Intake(journal, self.registry, config.journal.dedupe_entries)
-        self.gate = Gate(intake, clock, self.registry.open)
-        self.gate.quota = quota_for(config.auth, config.streams.per_stream_caps, clock)
         self.server = Server(config.server, Guard(config.server, self._authenticator))
-        self.failed: asyncio.Event = asyncio.Event()
+        self.failed = core.failed
         """Set when the journal has failed for good and the process must end."""
         self._publish = Publish(self.gate, journal.room)
         self._subscribe = Subscribe(self.registry)
         self._groups = GroupEndpoints(self.registry)
         self._queries = Queries(self.registry, journal.readers)
-        self._dead_letters = DeadLetterEndpoints(DeadLetters(journal, clock, self.registry.replayed))
+        self._dead_letters = DeadLetterEndpoints(DeadLetters(journal, core.clock, self.registry.replayed))
         self._probes = Probes(journal.health, journal.synchronous, lambda: self.gate.draining)
-        self._retention = Retention(journal, config.journal.retention, clock)
-        self._sweeping: asyncio.Task[None] | None = None
-        journal.on_events = self.registry.committed
-        journal.on_damaged = self.registry.damaged
-        journal.on_fatal = lambda _reason: self.failed.set()
         self._add_routes()
 
     def _add_routes(self) -> None:
@@ -94,38 +79,20 @@ class App:
         Raise ConfigError when the configuration cannot be used here.
         """
         check_exposure(config.server.host, has_tokens=bool(config.auth.tokens))
-        clock = clock or SystemClock()
-        journal = await Journal.open(Path(config.data), config.journal, clock)
+        core = await DurableCore.open(Path(config.data), config, clock or SystemClock())
         try:
-            app = cls(config, journal, clock)
-            await app._recover(clock)
+            app = cls(config, core)
             await app.server.start()
-            app._sweeping = asyncio.create_task(app._retention.run())
         except BaseException:
-            await journal.close()
+            await core.close()
             raise
         return app
-
-    async def _recover(self, clock: Clock) -> None:
-        for name, pending, last_seq in await self.journal.readers.run(reader.pending_streams):
-            self.registry.recover(name, pending, last_seq)
-        backlog = self.journal.backlog
-        self.registry.recover_groups(backlog.last_seq)
-        oldest = 0.0 if backlog.oldest_pending_at is None else (clock.wall_us() - backlog.oldest_pending_at) / 1e6
-        log.info(
-            "journal %s recovered: %d pending, %d dead letters, oldest pending %.0f s, last sequence %d",
-            self.journal.path,
-            backlog.pending,
-            backlog.dead_letters,
-            oldest,
-            backlog.last_seq,
-        )
 
     async def replace_tokens(self, auth: Auth) -> int:
         """Let these tokens in and no others; close the sockets of the others, and say how many those were."""
         self._authenticator.replace_tokens(auth)
         if self.gate.quota is None:
-            self.gate.quota = quota_for(auth, self.config.streams.per_stream_caps, self._clock)
+            self.gate.quota = quota_for(auth, self.config.streams.per_stream_caps, self.core.clock)
         else:
             self.gate.quota.replace_tokens(auth)
         objection = self._authenticator.objection
@@ -143,8 +110,4 @@ class App:
         await self._publish.close()
         await self._subscribe.close()
         await self.server.close()
-        await self.registry.close()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
-        await self.journal.close()
+        await self.core.close()

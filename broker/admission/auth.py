@@ -16,6 +16,9 @@ from broker.errors import Forbidden, Unauthorized
 LOCAL = "local"
 """The principal of a caller without a token, when none are configured."""
 
+EVERY_SCOPE = ("streams:*:enqueue", "streams:*:subscribe", "views:*:read", "admin:*")
+"""What such a caller may do, and a program that the broker runs inside of."""
+
 API_KEY_HEADER = "X-Pixel-Control-Api-Key"
 
 
@@ -68,7 +71,7 @@ class Authenticator:
     def __init__(self, config: Auth) -> None:
         self._principals: dict[bytes, Principal] = {}
         self._is_open = not config.tokens
-        self._everybody = Principal(LOCAL, ("streams:*:enqueue", "streams:*:subscribe", "views:*:read", "admin:*"))
+        self._everybody = Principal(LOCAL, EVERY_SCOPE)
         self.replace_tokens(config)
 
     def replace_tokens(self, config: Auth) -> None:

@@ -8,6 +8,7 @@ from broker.admission.quota import Quota
 from broker.clock import Clock
 from broker.contracts import courier
 from broker.contracts.inbound import InboundEvent
+from broker.contracts.json_bytes import check_depth, check_utf8
 from broker.errors import Draining
 
 
@@ -32,9 +33,21 @@ class Gate:
 
     def admit(self, principal: Principal, body: bytes) -> InboundEvent:
         """One event in the Courier contract that may pass; raise the CourierError that says why not."""
+        self._check_open()
+        return self._pass(principal, courier.parse_enqueue(body, self._clock.wall_us()))
+
+    def admit_envelope(self, principal: Principal, to: str, envelope: bytes) -> InboundEvent:
+        """The same for an envelope that comes without a request around it."""
+        self._check_open()
+        check_utf8(envelope)
+        check_depth(envelope, levels_around=1)  # what may come in one way must be able to come in by the other
+        return self._pass(principal, courier.parse_envelope(to, envelope, self._clock.wall_us()))
+
+    def _check_open(self) -> None:
         if self.draining:
             raise Draining("the broker is shutting down; send it again to its successor")
-        event = courier.parse_enqueue(body, self._clock.wall_us())
+
+    def _pass(self, principal: Principal, event: InboundEvent) -> InboundEvent:
         principal.check_stream(event.stream, "enqueue")
         if self.quota is None:
             self._open_stream(event.stream)

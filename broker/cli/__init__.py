@@ -3,6 +3,8 @@
 serve    run the broker
 pub      put events on a stream
 sub      take events from a stream
+pipe     the broker as a child process, over stdin and stdout
+manifest how a stream kernel starts that
 backup   copy the journal, and verify a copy
 config   check and show the configuration
 token    make tokens
@@ -14,6 +16,8 @@ import click
 
 from broker.cli.backup import backup, verify
 from broker.cli.config import config
+from broker.cli.manifest import manifest
+from broker.cli.pipe import pipe
 from broker.cli.pub import pub
 from broker.cli.serve import serve
 from broker.cli.sub import sub
@@ -37,6 +41,8 @@ def main() -> None:
 main.add_command(serve)
 main.add_command(pub)
 main.add_command(sub)
+main.add_command(pipe)
+main.add_command(manifest)
 main.add_command(backup)
 main.add_command(verify)
 main.add_command(config)

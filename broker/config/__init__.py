@@ -13,7 +13,7 @@ show        a configuration as text, without its secrets
 reference   the table of every key, for the documentation
 """
 
-from broker.config.loading import LoadedConfig, changed_keys, load
+from broker.config.loading import LoadedConfig, changed_keys, from_values, load
 from broker.config.schema import (
     NOT_YET_ACTIVE,
     Action,
@@ -50,5 +50,6 @@ __all__ = [
     "TriggerLimits",
     "When",
     "changed_keys",
+    "from_values",
     "load",
 ]

@@ -65,3 +65,11 @@ def test_the_bound_itself_fits(levels: int, fits: bool) -> None:
 
 def test_many_brackets_side_by_side_are_not_deep() -> None:
     check_depth(b"[" + b",".join([b"[]"] * 1000) + b"]")
+
+
+@pytest.mark.parametrize("levels", [-1, 0, 1, 5])
+def test_levels_around_a_document_count_as_its_own(levels: int) -> None:
+    deepest = JSON_DEPTH_MAX - levels
+    check_depth(b"[" * deepest + b"]" * deepest, levels_around=levels)
+    with pytest.raises(InvalidRequest, match=f"nested deeper than {deepest} levels at byte {deepest};"):
+        check_depth(b"[" * (deepest + 1), levels_around=levels)

@@ -21,6 +21,7 @@ from broker.errors import ConfigError, CourierError
 from tests.docs.markdown import ROOT
 
 HTTP, WEBSOCKET, CLI = (ROOT / f"docs/reference/{name}.md" for name in ("http", "websocket", "cli"))
+STDIO = ROOT / "docs/reference/stdio.md"
 ARCHITECTURE = ROOT / "docs/ARCHITECTURE.md"
 
 COLUMNS = "80"
@@ -160,6 +161,20 @@ def websocket_bounds() -> str:
     )
 
 
+def stdio_bounds() -> str:
+    """The bounds of a pipe."""
+    return _bounds(
+        {
+            "STDIO_LINE_BYTES_MAX": "bytes of a line to the broker",
+            "NDJSON_LINES_MAX": "events in the array of one `enqueue`",
+            "KEYS_PER_FRAME_MAX": "events that one `ack`, `nack` or `extend` names",
+            "CREDIT_MAX": "`window`, and credit that is granted",
+            "PIPE_ANSWERS_MAX": "answers that are not read, before nothing more is taken",
+            "WRITE_BYTES_MAX": "bytes after which a write takes no further message",
+        }
+    )
+
+
 # The tree.
 
 
@@ -176,6 +191,7 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "errors": (HTTP, error_table),
     "bounds of HTTP": (HTTP, http_bounds),
     "bounds of WebSocket": (WEBSOCKET, websocket_bounds),
+    "bounds of stdio": (STDIO, stdio_bounds),
     "layers": (ARCHITECTURE, layers),
 }
 

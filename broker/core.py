@@ -1,0 +1,170 @@
+"""The core: what takes, keeps and delivers events, without a socket.
+
+`App` puts a server on it, `broker.embedded` hands it to a program. It stands on a `Store`: the journal, or
+nothing at all (`NoLedger`), and then every stream is in memory.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+import msgspec
+
+from broker.admission.gate import Gate
+from broker.admission.quota import quota_for
+from broker.clock import Clock
+from broker.config import Config, Streams
+from broker.contracts.inbound import InboundEvent
+from broker.journal import reader
+from broker.journal.journal import Journal
+from broker.journal.retention import Retention
+from broker.streams.ledger import GroupBook, Ledger, Row
+from broker.streams.memory import Durable, Intake
+from broker.streams.registry import Registry
+
+log = logging.getLogger(__name__)
+
+
+class Store(Ledger, Durable, Protocol):
+    """What the core stands on."""
+
+    async def room(self, events: int) -> None:
+        """Wait until so many events may be submitted."""
+
+    async def close(self) -> None:
+        """Keep what was submitted, and let go of everything."""
+
+
+class View(Protocol):
+    """A picture that is kept of what went by, such as the latest envelope for each agent (003 §9)."""
+
+    def snapshot(self) -> tuple[int, Mapping[str, bytes]]:
+        """Up to which sequence it goes, and the envelope of each address."""
+
+
+class NoLedger:
+    """The store of a core without a journal. All streams are in memory, so nobody may ask it for anything."""
+
+    lagging = False
+
+    def _refuse(self) -> NoReturn:
+        raise AssertionError("a broker in memory has no ledger, and no event that belongs in one")
+
+    def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:  # noqa: ARG002 - as agreed
+        """No event is durable here."""
+        self._refuse()
+
+    def pending_page(self, stream: str, after_seq: int, limit: int) -> Awaitable[tuple[Sequence[Row], int]]:  # noqa: ARG002 - as agreed
+        """No stream is longer than its window here."""
+        self._refuse()
+
+    def processed(self, seq: int, attempts: int) -> None:  # noqa: ARG002 - as agreed
+        """No sequence is of a ledger here."""
+        self._refuse()
+
+    def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:  # noqa: ARG002 - as agreed
+        """No sequence is of a ledger here."""
+        self._refuse()
+
+    def dead_letter(self, seq: int, attempts: int, first_attempt_at: int | None, reason: str) -> None:  # noqa: ARG002 - as agreed
+        """No sequence is of a ledger here."""
+        self._refuse()
+
+    async def room(self, events: int) -> None:
+        """There is no queue to wait for; a stream that is full refuses."""
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+class Core:
+    """Streams and the gate to them. As it stands it is in memory; `DurableCore` has a journal below."""
+
+    def __init__(self, config: Config, clock: Clock, store: Store | None = None, book: GroupBook | None = None) -> None:
+        streams = config.streams if store is not None else _in_memory(config.streams)
+        self.clock = clock
+        self._store: Store = NoLedger() if store is None else store
+        self.registry = Registry(streams, clock, self._store, book)
+        self.gate = Gate(Intake(self._store, self.registry, config.journal.dedupe_entries), clock, self.registry.open)
+        self.gate.quota = quota_for(config.auth, streams.per_stream_caps, clock)
+        self.room = self._store.room
+        """Wait until so many events may be submitted."""
+        self.views: dict[str, View] = {}
+        """The views that are kept, by name."""
+        self.failed = asyncio.Event()
+        """Set when nothing can be kept any more."""
+        self.failure: str | None = None
+        """Why that is."""
+        self.on_failed: Callable[[str], None] = lambda _reason: None
+        """Told once, when that happens."""
+
+    def _fail(self, reason: str) -> None:
+        self.failure = reason
+        self.failed.set()
+        self.on_failed(reason)
+
+    async def close(self) -> None:
+        """Let go of everything. Nobody submits any more, and nobody is subscribed."""
+        await self.registry.close()
+        await self._store.close()
+
+
+class DurableCore(Core):
+    """A core on a journal. Make one with `DurableCore.open`."""
+
+    def __init__(self, config: Config, clock: Clock, journal: Journal) -> None:
+        super().__init__(config, clock, journal, journal.groups)
+        self.journal = journal
+        self._retention = Retention(journal, config.journal.retention, clock)
+        self._sweeping: asyncio.Task[None] | None = None
+        journal.on_events = self.registry.committed
+        journal.on_damaged = self.registry.damaged
+        journal.on_fatal = self._fail
+
+    @classmethod
+    async def open(cls, directory: Path, config: Config, clock: Clock) -> "DurableCore":
+        """Open the journal of a data directory and take up what was left unfinished.
+
+        Raise ConfigError when the directory cannot be used, or another broker uses it.
+        """
+        journal = await Journal.open(directory, config.journal, clock)
+        try:
+            core = cls(config, clock, journal)
+            await core._recover()
+        except BaseException:
+            await journal.close()
+            raise
+        core._sweeping = asyncio.create_task(core._retention.run())
+        return core
+
+    async def _recover(self) -> None:
+        for name, pending, last_seq in await self.journal.readers.run(reader.pending_streams):
+            self.registry.recover(name, pending, last_seq)
+        backlog = self.journal.backlog
+        self.registry.recover_groups(backlog.last_seq)
+        oldest = 0.0 if backlog.oldest_pending_at is None else (self.clock.wall_us() - backlog.oldest_pending_at) / 1e6
+        log.info(
+            "journal %s recovered: %d pending, %d dead letters, oldest pending %.0f s, last sequence %d",
+            self.journal.path,
+            backlog.pending,
+            backlog.dead_letters,
+            oldest,
+            backlog.last_seq,
+        )
+
+    async def close(self) -> None:
+        """Let go of everything, after all that was submitted is on disk."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+        await super().close()
+
+
+def _in_memory(streams: Streams) -> Streams:
+    """The same settings with every stream in memory, whatever they say of durability."""
+    caps = {
+        pattern: msgspec.structs.replace(each, durability=None) for pattern, each in streams.per_stream_caps.items()
+    }
+    return msgspec.structs.replace(streams, durability="memory", per_stream_caps=caps)
