@@ -24,12 +24,17 @@ from broker.front.publish import Publish
 from broker.front.queries import Queries
 from broker.front.server import Server, check_exposure
 from broker.front.subscribe import Subscribe
+from broker.front.triggers import TriggerEndpoints
+from broker.front.why import Why
 from broker.journal import reader
 from broker.journal.dead_letters import DeadLetters
 from broker.journal.journal import Journal
 from broker.journal.retention import Retention
 from broker.streams.memory import Intake
 from broker.streams.registry import Registry
+from broker.triggers.engine import Engine
+from broker.triggers.rule_set import RuleSet
+from broker.triggers.store import RuleStore
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +51,10 @@ class App:
         intake = Intake(journal, self.registry, config.journal.dedupe_entries)
         self.gate = Gate(intake, clock, self.registry.open)
         self.gate.quota = quota_for(config.auth, config.streams.per_stream_caps, clock)
+        self.triggers = Engine(RuleSet(config.triggers), clock, self.gate.let_onto)
+        self._rule_store = RuleStore(journal, self.triggers.rules, clock)
+        self.triggers.rules.on_change = self._wire_triggers
+        self._wire_triggers()
         self.server = Server(config.server, Guard(config.server, self._authenticator))
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the journal has failed for good and the process must end."""
@@ -59,6 +68,10 @@ class App:
         journal.on_events = self.registry.committed
         journal.on_fatal = lambda _reason: self.failed.set()
         self._add_routes()
+
+    def _wire_triggers(self) -> None:
+        """Without rules, the gate does not know of triggers."""
+        self.gate.expand = self.triggers.expand if len(self.triggers.rules) else None
 
     def _add_routes(self) -> None:
         route = self.server.route
@@ -78,6 +91,15 @@ class App:
         route("GET", "/v1/dead-letters/{seq:[^/]+}", self._dead_letters.inspect)
         route("POST", "/v1/dead-letters/{seq:[^/]+}/replay", self._dead_letters.replay)
         route("POST", "/v1/dead-letters/{seq:[^/]+}/discard", self._dead_letters.discard)
+        triggers = TriggerEndpoints(self.triggers, self._rule_store, self._clock)
+        route("GET", "/v1/triggers", triggers.list_rules)
+        route("POST", "/v1/triggers/test", triggers.test)
+        route("GET", "/v1/triggers/{id:[^/]+}", triggers.show)
+        route("PUT", "/v1/triggers/{id:[^/]+}", triggers.put)
+        route("DELETE", "/v1/triggers/{id:[^/]+}", triggers.delete)
+        why = Why(self.journal.readers, self.registry, self.triggers.rules)
+        route("GET", "/v1/why", why.find)
+        route("GET", "/v1/why/{source:[^/]+}/{id:[^/]+}", why.identity)
         route("GET", "/openapi.json", Documents(openapi()).handle)
         route("GET", "/asyncapi.json", Documents(asyncapi()).handle)
 
@@ -101,6 +123,7 @@ class App:
         return app
 
     async def _recover(self, clock: Clock) -> None:
+        await self._rule_store.load()
         for name, pending, last_seq in await self.journal.readers.run(reader.pending_streams):
             self.registry.recover(name, pending, last_seq)
         backlog = self.journal.backlog

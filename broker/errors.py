@@ -11,6 +11,7 @@
     ├─ NotFound                           not_found                  404     no   4404
     ├─ RequestTimeout                     request_timeout            408    yes   4408
     ├─ LeaseNotHeld                       lease_not_held             409     no   4409
+    ├─ ReadOnly                           read_only                  409     no   4409
     ├─ TooLarge                           too_large                  413     no   1009
     ├─ OverQuota                          over_quota                 429    yes   4429
     ├─ Saturated                          saturated                  503    yes   1013
@@ -129,6 +130,14 @@ class LeaseNotHeld(CourierError):
     """An ack, nack or extend of a delivery that this subscriber does not hold (any more)."""
 
     code = "lease_not_held"
+    status = 409
+    close_code = 4409
+
+
+class ReadOnly(CourierError):
+    """Something that the configuration says, and that cannot be changed from outside."""
+
+    code = "read_only"
     status = 409
     close_code = 4409
 

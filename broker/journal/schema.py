@@ -142,7 +142,23 @@ FROM ledger;
 
 _PARTITIONS = "ALTER TABLE ledger ADD COLUMN partition_key TEXT;"
 
-MIGRATIONS: tuple[str, ...] = (_LEDGER + _BESIDE_THE_LEDGER + _VIEWS, _PARTITIONS)
+# `causes` has a row for each event that a rule emitted, written in the same commit. Which rule it was is in the
+# source of the effect, so it is not said twice; events that nothing caused cost nothing.
+_TRIGGERS = """
+ALTER TABLE ledger ADD COLUMN received_sha256 BLOB;
+CREATE TABLE causes (
+  effect_seq INTEGER PRIMARY KEY REFERENCES ledger (seq),
+  cause_seq  INTEGER NOT NULL REFERENCES ledger (seq)
+) STRICT;
+CREATE INDEX causes_by_cause ON causes (cause_seq);
+CREATE TABLE trigger_rules (
+  id         TEXT PRIMARY KEY,
+  rule       TEXT NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_LEDGER + _BESIDE_THE_LEDGER + _VIEWS, _PARTITIONS, _TRIGGERS)
 """Step n takes the schema from version n - 1 to version n. A step that was released is never edited."""
 
 VERSION = len(MIGRATIONS)

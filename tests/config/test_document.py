@@ -14,7 +14,7 @@ from tests.config.conftest import Load, Problems
 
 
 def payload(text: str) -> str:
-    return f"triggers: [{{id: a, when: {{}}, do: [{{action: enrich, payload: {text}}}]}}]"
+    return f"triggers: [{{id: a, when: {{}}, do: [{{action: notify, to: s, payload: {text}}}]}}]"
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# only a comment\n", "---\n", "{}", "null", "\ufeff{}"])

@@ -1,0 +1,76 @@
+"""Which rules rest, by rule and key.
+
+A rule begins to rest when its event is on the way to the disk, not when it is there: else everything that
+arrives meanwhile would pass, and a bulk insert is just that. If nothing comes of it (the event was a
+duplicate, or was refused), the rest is given back. Rests are in memory: after a restart no rule rests.
+"""
+
+from typing import NamedTuple
+
+from broker.clock import Clock
+from broker.limits import TRIGGER_COOLDOWNS_MAX
+
+_LOOKED_AT = 2
+"""How many rests are looked at, to forget those that are over, for each one that is added."""
+
+
+class Slot(NamedTuple):
+    """What rests by itself: a rule, and the key of its `cooldownKey`, if it has one."""
+
+    rule_id: str
+    key: str
+
+
+class Rest(NamedTuple):
+    """A rest that was begun."""
+
+    slot: Slot
+    until_ms: int
+
+
+class Cooldowns:
+    """Every rest that is not over, and some that are."""
+
+    def __init__(self, clock: Clock, entries_max: int = TRIGGER_COOLDOWNS_MAX) -> None:
+        self._clock = clock
+        self._entries_max = entries_max
+        self._until: dict[Slot, int] = {}
+        self.forgotten = 0
+        """Rests that were cut short, because there were too many at once."""
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def copy(self) -> "Cooldowns":
+        """The same rests, for a look at what would happen."""
+        copied = Cooldowns(self._clock, self._entries_max)
+        copied._until.update(self._until)
+        return copied
+
+    def rests(self, slot: Slot) -> bool:
+        """Whether a slot rests now."""
+        return self._until.get(slot, 0) > self._clock.monotonic_ms()
+
+    def begin(self, slot: Slot, cooldown_ms: int) -> Rest:
+        """Let a slot that does not rest do so from now on."""
+        now_ms = self._clock.monotonic_ms()
+        if self._until.pop(slot, None) is None:
+            self._make_room(now_ms)
+        self._until[slot] = now_ms + cooldown_ms
+        return Rest(slot, now_ms + cooldown_ms)
+
+    def give_back(self, rest: Rest) -> None:
+        """Nothing came of it: the slot may run at once. A rest that was begun since then stays."""
+        if self._until.get(rest.slot) == rest.until_ms:
+            del self._until[rest.slot]
+
+    def _make_room(self, now_ms: int) -> None:
+        """Forget what is over among the oldest few; if there are still too many, the oldest one."""
+        for _ in range(min(_LOOKED_AT, len(self._until))):
+            slot = next(iter(self._until))
+            until_ms = self._until.pop(slot)
+            if until_ms > now_ms:
+                self._until[slot] = until_ms
+        if len(self._until) >= self._entries_max:
+            del self._until[next(iter(self._until))]
+            self.forgotten += 1
