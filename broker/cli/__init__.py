@@ -3,6 +3,7 @@
 serve    run the broker
 pub      put events on a stream
 sub      take events from a stream
+why      the whole life of one event
 backup   copy the journal, and verify a copy
 config   check and show the configuration
 token    make tokens
@@ -18,6 +19,7 @@ from broker.cli.pub import pub
 from broker.cli.serve import serve
 from broker.cli.sub import sub
 from broker.cli.token import token
+from broker.cli.why import why
 
 
 @click.group(
@@ -37,6 +39,7 @@ def main() -> None:
 main.add_command(serve)
 main.add_command(pub)
 main.add_command(sub)
+main.add_command(why)
 main.add_command(backup)
 main.add_command(verify)
 main.add_command(config)

@@ -2,13 +2,21 @@
 
 A rule begins to rest when its event is on the way to the disk, not when it is there: else everything that
 arrives meanwhile would pass, and a bulk insert is just that. If nothing comes of it (the event was a
-duplicate, or was refused), the rest is given back. Rests are in memory: after a restart no rule rests.
+duplicate, or was refused), the rest is given back.
+
+But what arrived meanwhile was held back. So that a producer that sends its last events again, with new ones
+behind them, does not hold back the new ones, the identities of the latest events are remembered, and one that is
+known to be a duplicate begins no rest. Rejected: deciding it in the commit loop, where a duplicate is certain
+to show. It would have to know of keys and of the batches before, for a case that this leaves very small: a
+duplicate of an event that is not among the latest, and a new event within one commit of it.
+
+Rests are in memory: after a restart no rule rests.
 """
 
 from typing import NamedTuple
 
 from broker.clock import Clock
-from broker.limits import TRIGGER_COOLDOWNS_MAX
+from broker.limits import TRIGGER_CAUSES_KNOWN_MAX, TRIGGER_COOLDOWNS_MAX
 
 _LOOKED_AT = 2
 """How many rests are looked at, to forget those that are over, for each one that is added."""
@@ -37,6 +45,8 @@ class Cooldowns:
         self._until: dict[Slot, int] = {}
         self.forgotten = 0
         """Rests that were cut short, because there were too many at once."""
+        self._known: dict[tuple[str, str], None] = {}
+        """The identities of the latest events that rules with a cooldown were for, the oldest first."""
 
     def __len__(self) -> int:
         return len(self._until)
@@ -45,7 +55,19 @@ class Cooldowns:
         """The same rests, for a look at what would happen."""
         copied = Cooldowns(self._clock, self._entries_max)
         copied._until.update(self._until)
+        copied._known.update(self._known)
         return copied
+
+    def is_known(self, source: str, event_id: str) -> bool:
+        """Whether an event with this identity is certain to be a duplicate."""
+        return (source, event_id) in self._known
+
+    def know(self, source: str, event_id: str) -> None:
+        """An event with this identity is stored."""
+        self._known.pop((source, event_id), None)
+        self._known[source, event_id] = None
+        if len(self._known) > TRIGGER_CAUSES_KNOWN_MAX:
+            del self._known[next(iter(self._known))]
 
     def rests(self, slot: Slot) -> bool:
         """Whether a slot rests now."""

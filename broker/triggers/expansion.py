@@ -148,6 +148,8 @@ class Expansion:
         limits = run.rule.trigger.limits
         if not limits.cooldown_ms:
             return False
+        if self._cooldowns.is_known(fields.event.source_system, fields.event.source_event_id):
+            return True  # it is a duplicate: nothing would come of it, and it is not counted
         key = "" if limits.cooldown_key is None else rendered_text(limits.cooldown_key, fields)
         if len(key) > TRIGGER_COOLDOWN_KEY_BYTES_MAX:  # what is remembered of a key has a bound too
             key = hashlib.sha256(key.encode()).hexdigest()
@@ -180,6 +182,9 @@ class Expansion:
                 self._count(run, outcome, clock)
             else:
                 self._give_back(run)
+            if outcome.seqs[run.cause] and run.rule.trigger.limits.cooldown_ms:
+                cause = self.events[run.cause]
+                self._cooldowns.know(cause.source_system, cause.source_event_id)
         return outcome.first(self._own)
 
     def _count(self, run: Run, receipts: Receipts, clock: Clock) -> None:
