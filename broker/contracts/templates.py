@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from broker.limits import TEMPLATE_PARTS_MAX
+from broker.limits import TEMPLATE_PARTS_MAX, TEMPLATES_REMEMBERED_MAX
 
 _PLACES = re.compile(r"\$?\$\{([^}]*\}?)")
 _FIELD = re.compile(r"env((?:\.[^.{}$\s]+)+)\}")
@@ -40,7 +40,7 @@ def template_problem(text: str) -> str | None:
     return None
 
 
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=TEMPLATES_REMEMBERED_MAX)
 def parse_template(text: str) -> tuple[Part, ...]:
     """A text without problems as its parts, plain text and fields in turn."""
     parts: list[Part] = []

@@ -32,9 +32,10 @@ class TriggerShown(Shape):
 
 
 class TriggerList(Shape):
-    """Every rule, in the order in which they are looked at."""
+    """Every rule, in the order in which they are looked at; and how many cooldowns were cut short for want of room."""
 
     triggers: list[TriggerShown]
+    cooldowns_forgotten: int
 
 
 class TriggerDeleted(Shape):

@@ -49,7 +49,8 @@ class TriggerEndpoints:
     async def list_rules(self, request: web.Request) -> web.Response:
         """`GET /v1/triggers`."""
         _check_admin(request)
-        return shape_response(TriggerList(triggers=[_shown(rule) for rule in self._engine.rules.all()]))
+        rules = [_shown(rule) for rule in self._engine.rules.all()]
+        return shape_response(TriggerList(triggers=rules, cooldowns_forgotten=self._engine.cooldowns.forgotten))
 
     async def show(self, request: web.Request) -> web.Response:
         """`GET /v1/triggers/{id}`."""

@@ -50,7 +50,7 @@ class Why:
         elif source is not None:
             found, complete = await self._readers.run(lives.by_source, source, event_id)
         else:
-            found, complete = await self._readers.run(lives.by_id, event_id)
+            found, complete = await self._readers.run(lives.by_id, event_id, stream)
         if stream is not None:
             found = [event for event in found if event.stream == stream]
         principal: Principal = request[PRINCIPAL]

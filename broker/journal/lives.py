@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from broker.contracts.courier import source_system as source_of_stream
 from broker.contracts.inbound import InboundEvent
 from broker.journal.reader import matches
 from broker.limits import WHY_CHAIN_MAX, WHY_FOUND_MAX, WHY_SOURCES_MAX
@@ -136,9 +137,10 @@ def by_seq(connection: apsw.Connection, seq: int) -> tuple[list[Brief], bool]:
     return _briefs(connection, _BY_SEQ, seq), True
 
 
-def by_id(connection: apsw.Connection, event_id: str) -> tuple[list[Brief], bool]:
-    """Events with this id, whatever their source, and whether these are all."""
-    found: list[Brief] = []
+def by_id(connection: apsw.Connection, event_id: str, stream: str | None) -> tuple[list[Brief], bool]:
+    """Events with this id, whatever their source, perhaps of one stream only; and whether these are all."""
+    likely = None if stream is None else source_of_stream(stream)
+    found = [] if likely is None else _briefs(connection, _BY_IDENTITY, likely, event_id)
     source = ""
     for _ in range(WHY_SOURCES_MAX):
         source = connection.execute(_NEXT_SOURCE, (source,)).get
@@ -146,8 +148,9 @@ def by_id(connection: apsw.Connection, event_id: str) -> tuple[list[Brief], bool
             return found, True
         if source.startswith(REDRIVE):
             source = _LAST_REDRIVE
-            continue
-        found += _briefs(connection, _BY_IDENTITY, source, event_id)
+        elif source != likely:
+            more = _briefs(connection, _BY_IDENTITY, source, event_id)
+            found += [event for event in more if stream is None or event.stream == stream]
         if len(found) >= WHY_FOUND_MAX:
             return found, False
     return found, False

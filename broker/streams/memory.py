@@ -49,10 +49,27 @@ class Intake:
             self._journal.submit_events(events, done, causes)
             return
         in_memory = [self._registry.open(event.stream).rules.in_memory for event in events]
-        if any(in_memory):
+        if all(in_memory) and not causes:
+            done(self._offered(events))
+        elif any(in_memory):
             _Mixture(events, causes, in_memory, done, self._journal, self._offer, self._registry.pump_offered).start()
         else:
             self._journal.submit_events(events, done, causes)
+
+    def _offered(self, events: Sequence[InboundEvent]) -> Receipts:
+        """Put events that are only in memory into their streams; the usual case, without a mixture's book-keeping."""
+        seqs: list[int] = []
+        duplicates: dict[int, tuple[int, bool]] = {}
+        refusals: dict[int, CourierError] = {}
+        for position, event in enumerate(events):
+            seq, refusal = self._offer(event)
+            seqs.append(seq)
+            if seq < 0:
+                duplicates[position] = (event.received_at, False)
+            if refusal is not None:
+                refusals[position] = refusal
+        self._registry.pump_offered()
+        return Receipts(seqs, duplicates, refusals=refusals)
 
     def _offer(self, event: InboundEvent) -> tuple[int, CourierError | None]:
         """Put an event that is only in memory into its stream; its sequence as in receipts, or why it was refused."""

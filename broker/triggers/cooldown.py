@@ -52,10 +52,9 @@ class Cooldowns:
         return len(self._until)
 
     def copy(self) -> "Cooldowns":
-        """The same rests, for a look at what would happen."""
+        """The same rests, for a look at what would happen to an event that is new."""
         copied = Cooldowns(self._clock, self._entries_max)
         copied._until.update(self._until)
-        copied._known.update(self._known)
         return copied
 
     def is_known(self, source: str, event_id: str) -> bool:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from broker import limits
 from broker.app import App
 from broker.config import parse_trigger
 from broker.limits import TRIGGER_RULE_BYTES_MAX, TRIGGERS_MAX
@@ -26,7 +25,7 @@ async def put(client: Client, rule_id: str, rule: Any, **options: Any) -> Answer
 
 
 async def test_a_rule_is_put_shown_listed_and_deleted(client: Client) -> None:
-    assert (await client.get("v1/triggers")).body == {"triggers": []}
+    assert (await client.get("v1/triggers")).body == {"triggers": [], "cooldownsForgotten": 0}
     answer = await put(client, "b", RULE)
     shown = {"rule": {"id": "b", **RULE}, "origin": "api", "counts": ZERO}
     assert (answer.status, answer.body) == (200, shown)
@@ -100,13 +99,15 @@ async def test_a_rule_that_cannot_be_used_is_refused_with_the_key_of_each_proble
 ) -> None:
     message = assert_error(await put(client, "r", rule), 400, "invalid_request", problems=problems)
     assert message.splitlines() == problems
-    assert (await client.get("v1/triggers")).body == {"triggers": []}
+    assert (await client.get("v1/triggers")).body == {"triggers": [], "cooldownsForgotten": 0}
 
 
 async def test_the_id_in_the_body_must_be_that_in_the_path(client: Client) -> None:
     assert (await put(client, "r", {"id": "r", **RULE})).status == 200
     message = assert_error(await put(client, "r", {"id": "s", **RULE}), 400, "invalid_request")
     assert message == "id: it must be the id in the path, or be left out"
+    assert (await put(client, "test", RULE)).status == 200
+    assert (await client.get("v1/triggers/test")).body["rule"]["id"] == "test"
     assert (await put(client, "a%2Fb%20c", RULE)).body["rule"]["id"] == "a/b c"
     assert (await client.get("v1/triggers/a%2Fb%20c")).status == 200
 
@@ -118,8 +119,16 @@ async def test_what_is_no_rule_at_all_is_refused(client: Client) -> None:
     assert message.startswith("the body: ")
     answer = await client.request("PUT", "v1/triggers/r", data=b"{}", headers={"Content-Type": "text/plain"})
     assert_error(answer, 415, "unsupported_content_type")
-    big = RULE | {"do": [{"action": "notify", "to": "s", "payload": "x" * TRIGGER_RULE_BYTES_MAX}]}
-    assert_error(await put(client, "r", big), 413, "too_large")
+
+
+async def test_a_rule_may_be_as_long_as_the_bound_and_no_longer(client: Client) -> None:
+    def rule(payload: str) -> Any:
+        return {"id": "r", "when": {}, "do": [{"action": "notify", "to": "s", "payload": payload}]}
+
+    room = TRIGGER_RULE_BYTES_MAX - len(json.dumps(rule(""), separators=(",", ":")))
+    assert (await put(client, "r", rule("x" * (room - 1)))).status == 200
+    assert (await put(client, "r", rule("x" * room))).status == 200
+    assert_error(await put(client, "r", rule("x" * (room + 1))), 413, "too_large")
 
 
 async def test_there_are_so_many_rules_and_no_more(client: Client, app: App) -> None:
@@ -218,7 +227,3 @@ async def test_a_dry_run_of_what_is_no_envelope_is_refused(client: Client) -> No
     data = json.dumps({"envelope": envelope() | {"ts": 5}})
     answer = await client.request("POST", "v1/triggers/test", data=data, headers=JSON)
     assert_error(answer, 400, "invalid_envelope")
-
-
-def test_the_bounds_of_triggers_are_as_documented() -> None:
-    assert (limits.TRIGGER_HOPS_MAX, limits.TRIGGERS_MAX, limits.TRIGGER_ACTIONS_MAX) == (8, 1000, 16)

@@ -157,6 +157,8 @@ async def test_a_search_says_when_it_did_not_look_at_everything(
     monkeypatch.setattr(lives, "WHY_SOURCES_MAX", 2)
     answer = await get(client, "v1/why?id=e-1")
     assert ([event["stream"] for event in answer["events"]], answer["complete"]) == (["a", "b"], False)
+    answer = await get(client, "v1/why?id=e-1&stream=c")
+    assert ([event["stream"] for event in answer["events"]], answer["complete"]) == (["c"], False)
     monkeypatch.setattr(lives, "WHY_SOURCES_MAX", 100)
     monkeypatch.setattr(lives, "WHY_FOUND_MAX", 1)
     answer = await get(client, "v1/why?id=e-1")

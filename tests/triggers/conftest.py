@@ -10,6 +10,7 @@ from broker.app import App
 from broker.clock import ManualClock
 from tests.conftest import Connect, StartApp
 from tests.support.client import Client
+from tests.support.events import body
 from tests.support.writer import stored
 
 Rule = dict[str, Any]
@@ -22,6 +23,13 @@ class Broker:
         self.app = app
         self.client = client
         self.clock = clock
+
+    async def send_lines(self, *event_ids: str) -> list[Any]:
+        """Events that are one submission; the answers."""
+        lines = b"\n".join(body(event_id) for event_id in event_ids)
+        headers = {"Content-Type": "application/x-ndjson"}
+        async with self.client.session.post("v1/enqueue", data=lines, headers=headers) as response:
+            return [json.loads(line) for line in (await response.read()).splitlines()]
 
     async def events(self, where: str = "1") -> list[tuple[str, dict[str, Any]]]:
         """Every event of the ledger: its stream and its envelope, in order."""

@@ -221,3 +221,18 @@ async def test_an_event_of_another_contract_is_routed_as_a_payload_and_never_enr
     found = json.loads(copy)
     assert (found["from"], found["type"], found["corr"]) == ("triggers/route", "gpio", "7")
     assert "stored as it came" in courier.last_error("enrich")
+
+
+async def test_rules_run_for_streams_in_memory_too(broker: StartBroker) -> None:
+    rule = notify("r", "memory/out", {"to": "memory/in"})
+    rule["do"] += [{"action": "enrich", "tags": ["seen"]}, {"action": "route", "to": "disk"}]
+    courier = await broker(rule, streams={"perStreamCaps": {"memory/*": {"durability": "memory"}}})
+    for _ in range(2):
+        await courier.client.enqueue("e-1", "memory/in")
+    for stream, tags in (("memory/in", ["seen"]), ("memory/out", None), ("disk", ["seen"])):
+        async with courier.client.subscribe(stream) as subscriber:
+            await subscriber.credit(5)
+            assert (await subscriber.delivery())["deliver"].get("tags") == tags
+            await subscriber.settled()
+    assert courier.counts("r") == {"matched": 1, "ran": 1}
+    assert await courier.links() == []

@@ -53,7 +53,7 @@ def test_a_copy_is_for_looking_only() -> None:
     copy = cooldowns.copy()
     copy.begin(B, 100)
     assert (copy.rests(A), copy.rests(B), cooldowns.rests(B)) == (True, True, False)
-    assert copy.is_known("s", "1")
+    assert not copy.is_known("s", "1"), "else an event that was sent could not be tried"
 
 
 def test_the_latest_identities_are_known_within_a_bound() -> None:

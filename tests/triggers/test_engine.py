@@ -14,6 +14,7 @@ from broker.limits import (
     TRIGGER_HOPS_MAX,
     TRIGGER_LOG_INTERVAL_MS,
 )
+from broker.triggers import expansion
 from broker.triggers.rule_set import RuleSet
 from tests.support.events import STREAM, body
 from tests.support.writer import stored
@@ -45,11 +46,7 @@ async def test_a_rule_rests_after_it_ran_and_what_it_held_back_is_counted(broker
 
 async def test_a_bulk_insert_makes_one_notification(broker: StartBroker) -> None:
     courier = await broker(notify(when=HERE, cooldownMs=5000))
-    lines = b"\n".join(body(f"e-{number}") for number in range(100))
-    async with courier.client.session.post(
-        "v1/enqueue", data=lines, headers={"Content-Type": "application/x-ndjson"}
-    ) as response:
-        assert len((await response.read()).splitlines()) == 100
+    assert len(await courier.send_lines(*(f"e-{number}" for number in range(100)))) == 100
     assert len(await courier.emitted()) == 1
     assert courier.counts("r") == {"matched": 100, "ran": 1, "held_back": 99}
 
@@ -78,11 +75,7 @@ async def test_a_producer_that_sends_its_last_events_again_does_not_hold_back_th
     courier = await broker(notify(when=HERE, cooldownMs=5000))
     await courier.client.enqueue("a")
     courier.clock.advance(5000)
-    lines = b"\n".join(body(event_id) for event_id in ("a", "a", "b"))
-    async with courier.client.session.post(
-        "v1/enqueue", data=lines, headers={"Content-Type": "application/x-ndjson"}
-    ) as response:
-        await response.read()
+    await courier.send_lines("a", "a", "b")
     assert [found["payload"]["ref"] for _, found in await courier.emitted()] == ["a", "b"]
     assert courier.counts("r") == {"matched": 2, "ran": 2}
 
@@ -115,11 +108,7 @@ async def test_a_duplicate_emits_nothing_even_with_new_rules(broker: StartBroker
     courier.app.triggers.rules.put(parse_trigger(notify("new", when=HERE)))
     answer = await courier.client.enqueue("a")
     assert answer == {"id": "a", "seq": 1, "duplicate": True}
-    lines = b"\n".join(body(event_id) for event_id in ("a", "b", "a", "b"))
-    async with courier.client.session.post(
-        "v1/enqueue", data=lines, headers={"Content-Type": "application/x-ndjson"}
-    ) as response:
-        answers = [json.loads(line) for line in (await response.read()).splitlines()]
+    answers = await courier.send_lines("a", "b", "a", "b")
     assert [(found["id"], found["duplicate"]) for found in answers] == [
         ("a", True), ("b", False), ("a", True), ("b", True),
     ]  # fmt: skip
@@ -176,6 +165,45 @@ async def test_one_event_sets_off_a_bounded_number_of_others(broker: StartBroker
     await courier.client.enqueue("e-1")
     assert len(await courier.emitted()) == TRIGGER_EMITTED_PER_CAUSE_MAX
     assert f"at most {TRIGGER_EMITTED_PER_CAUSE_MAX}" in " ".join(map(courier.last_error, "abc"))
+
+
+async def test_what_is_sent_at_once_sets_off_a_bounded_number_of_events(
+    broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    courier = await broker(notify(when=HERE))
+    for bound, failed in ((3, 0), (2, 1)):
+        monkeypatch.setattr(expansion, "TRIGGER_EMITTED_PER_SUBMISSION_MAX", bound)
+        await courier.send_lines(*(f"{bound}-{number}" for number in range(3)))
+        assert courier.counts("r").get("failed", 0) == failed
+    assert "may set off at most 2 events" in courier.last_error("r")
+    assert len(await courier.emitted()) == 5
+
+
+async def test_what_is_sent_at_once_sets_off_a_bounded_number_of_bytes(
+    broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    courier = await broker(notify(when=HERE))
+    await courier.client.enqueue("0-0")
+    (size,) = (len(json.dumps(found, separators=(",", ":"))) for _, found in await courier.emitted())
+    for bound, failed in ((3 * size, 0), (3 * size - 1, 1)):
+        monkeypatch.setattr(expansion, "TRIGGER_EMITTED_BYTES_MAX", bound)
+        await courier.send_lines(*(f"{failed + 1}-{number}" for number in range(3)))
+        assert courier.counts("r").get("failed", 0) == failed
+    assert "bytes of events" in courier.last_error("r")
+
+
+async def test_a_producer_on_a_socket_is_answered_for_its_own_events_only(broker: StartBroker) -> None:
+    courier = await broker(*ping_pong())
+    async with courier.client.session.ws_connect("v1/publish") as socket:
+        assert "window" in await socket.receive_json()
+        await socket.send_json([json.loads(body(event_id)) for event_id in ("a", "b", "a")])
+        answers = [await socket.receive_json() for _ in range(3)]
+        await socket.send_json(json.loads(body("c")))
+        answers.append(await socket.receive_json())
+    assert [(each["ack"], each["duplicate"]) for each in answers] == [
+        ("a", False), ("b", False), ("a", True), ("c", False),
+    ]  # fmt: skip
+    assert len(await courier.emitted()) == 3 * TRIGGER_HOPS_MAX
 
 
 # Failures.
