@@ -24,6 +24,8 @@ from broker.front.publish import Publish
 from broker.front.queries import Queries
 from broker.front.server import Server, check_exposure
 from broker.front.subscribe import Subscribe
+from broker.front.triggers import TriggerEndpoints
+from broker.front.why import Why
 from broker.journal.dead_letters import DeadLetters
 
 
@@ -36,6 +38,7 @@ class App:
         self.journal = journal = core.journal
         self.registry = core.registry
         self.gate = core.gate
+        self.triggers = core.triggers
         self._authenticator = Authenticator(config.auth)
         self.server = Server(config.server, Guard(config.server, self._authenticator))
         self.failed = core.failed
@@ -69,6 +72,15 @@ class App:
         route("GET", "/v1/dead-letters/{seq:[^/]+}", self._dead_letters.inspect)
         route("POST", "/v1/dead-letters/{seq:[^/]+}/replay", self._dead_letters.replay)
         route("POST", "/v1/dead-letters/{seq:[^/]+}/discard", self._dead_letters.discard)
+        triggers = TriggerEndpoints(self.triggers, self.core.rule_store, self.core.clock)
+        route("GET", "/v1/triggers", triggers.list_rules)
+        route("POST", "/v1/triggers/test", triggers.test)
+        route("GET", "/v1/triggers/{id:[^/]+}", triggers.show)
+        route("PUT", "/v1/triggers/{id:[^/]+}", triggers.put)
+        route("DELETE", "/v1/triggers/{id:[^/]+}", triggers.delete)
+        why = Why(self.journal.readers, self.registry, self.triggers.rules)
+        route("GET", "/v1/why", why.find)
+        route("GET", "/v1/why/{source:[^/]+}/{id:[^/]+}", why.identity)
         route("GET", "/openapi.json", Documents(openapi()).handle)
         route("GET", "/asyncapi.json", Documents(asyncapi()).handle)
 

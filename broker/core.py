@@ -23,6 +23,9 @@ from broker.journal.retention import Retention
 from broker.streams.ledger import GroupBook, Ledger, Row
 from broker.streams.memory import Durable, Intake
 from broker.streams.registry import Registry
+from broker.triggers.engine import Engine
+from broker.triggers.rule_set import RuleSet
+from broker.triggers.store import RuleStore
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +55,12 @@ class NoLedger:
     def _refuse(self) -> NoReturn:
         raise AssertionError("a broker in memory has no ledger, and no event that belongs in one")
 
-    def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:  # noqa: ARG002 - as agreed
+    def submit_events(
+        self,
+        events: Sequence[InboundEvent],  # noqa: ARG002 - as agreed
+        done: Callable[..., None],  # noqa: ARG002
+        causes: Sequence[int] = (),  # noqa: ARG002
+    ) -> None:
         """No event is durable here."""
         self._refuse()
 
@@ -89,6 +97,9 @@ class Core:
         self.registry = Registry(streams, clock, self._store, book)
         self.gate = Gate(Intake(self._store, self.registry, config.journal.dedupe_entries), clock, self.registry.open)
         self.gate.quota = quota_for(config.auth, streams.per_stream_caps, clock)
+        self.triggers = Engine(RuleSet(config.triggers), clock, self.gate.let_onto)
+        self.triggers.rules.on_change = self._wire_triggers
+        self._wire_triggers()
         self.room = self._store.room
         """Wait until so many events may be submitted."""
         self.views: dict[str, View] = {}
@@ -99,6 +110,10 @@ class Core:
         """Why that is."""
         self.on_failed: Callable[[str], None] = lambda _reason: None
         """Told once, when that happens."""
+
+    def _wire_triggers(self) -> None:
+        """Without rules, the gate does not know of triggers."""
+        self.gate.expand = self.triggers.expand if len(self.triggers.rules) else None
 
     def _fail(self, reason: str) -> None:
         self.failure = reason
@@ -117,6 +132,8 @@ class DurableCore(Core):
     def __init__(self, config: Config, clock: Clock, journal: Journal) -> None:
         super().__init__(config, clock, journal, journal.groups)
         self.journal = journal
+        self.rule_store = RuleStore(journal, self.triggers.rules, clock)
+        """Keeps the rules that came over the API."""
         self._retention = Retention(journal, config.journal.retention, clock)
         self._sweeping: asyncio.Task[None] | None = None
         journal.on_events = self.registry.committed
@@ -140,6 +157,7 @@ class DurableCore(Core):
         return core
 
     async def _recover(self) -> None:
+        await self.rule_store.load()
         for name, pending, last_seq in await self.journal.readers.run(reader.pending_streams):
             self.registry.recover(name, pending, last_seq)
         backlog = self.journal.backlog

@@ -9,14 +9,26 @@ from broker.clock import Clock
 from broker.contracts import courier
 from broker.contracts.inbound import InboundEvent
 from broker.contracts.json_bytes import check_depth, check_utf8
-from broker.errors import Draining
+from broker.errors import CourierError, Draining
 
 
 class Appender(Protocol):
     """What the gate needs of the journal."""
 
-    def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
-        """Queue events; raise Saturated when there is no room."""
+    def submit_events(
+        self, events: Sequence[InboundEvent], done: Callable[..., None], causes: Sequence[int] = ()
+    ) -> None:
+        """Queue events, the last of which may be effects of earlier ones; raise Saturated when there is no room."""
+
+
+class Expanded(Protocol):
+    """Events with what rules made of them."""
+
+    events: list[InboundEvent]
+    causes: list[int]
+
+    def settle(self, outcome: object) -> object:
+        """What became of the producer's own events."""
 
 
 class Gate:
@@ -30,6 +42,8 @@ class Gate:
         """Whether the broker is shutting down, and takes nothing new."""
         self.quota: Quota | None = None
         """The token buckets; None when no rate is configured."""
+        self.expand: Callable[[Sequence[InboundEvent]], Expanded | None] | None = None
+        """Runs the rules over events; None when there are no rules."""
 
     def admit(self, principal: Principal, body: bytes) -> InboundEvent:
         """One event in the Courier contract that may pass; raise the CourierError that says why not."""
@@ -49,17 +63,37 @@ class Gate:
 
     def _pass(self, principal: Principal, event: InboundEvent) -> InboundEvent:
         principal.check_stream(event.stream, "enqueue")
-        if self.quota is None:
-            self._open_stream(event.stream)
-        else:  # looked at first, so that who is over quota makes no streams; drawn from last, so that a refusal is free
-            self.quota.check(principal.name, event.stream)
-            self._open_stream(event.stream)
-            self.quota.take(principal.name, event.stream)
+        self.let_onto(principal.name, event.stream)
         return event
 
+    def let_onto(self, source: str, stream: str) -> None:
+        """Let one event of a source onto a stream; raise the CourierError that says why not."""
+        if self.quota is None:
+            self._open_stream(stream)
+        else:  # looked at first, so that who is over quota makes no streams; drawn from last, so that a refusal is free
+            self.quota.check(source, stream)
+            self._open_stream(stream)
+            self.quota.take(source, stream)
+
     def submit(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
-        """Hand admitted events to the journal; `done` learns on the loop what became of them."""
-        self._appender.submit_events(events, done)
+        """Hand admitted events to the journal, with what rules make of them.
+
+        `done` learns on the loop what became of the admitted ones.
+        """
+        expanded = None if self.expand is None else self.expand(events)
+        if expanded is None:
+            self._appender.submit_events(events, done)
+        else:
+            self._submit_expanded(expanded, done)
+
+    def _submit_expanded(self, expanded: Expanded, done: Callable[..., None]) -> None:
+        try:
+            self._appender.submit_events(
+                expanded.events, lambda outcome: done(expanded.settle(outcome)), expanded.causes
+            )
+        except CourierError as error:
+            expanded.settle(error)
+            raise
 
     def enqueue(self, principal: Principal, body: bytes, done: Callable[..., None]) -> InboundEvent:
         """Admit and submit one event."""

@@ -5,6 +5,7 @@ pub      put events on a stream
 sub      take events from a stream
 pipe     the broker as a child process, over stdin and stdout
 manifest how a stream kernel starts that
+why      the whole life of one event
 backup   copy the journal, and verify a copy
 config   check and show the configuration
 token    make tokens
@@ -22,6 +23,7 @@ from broker.cli.pub import pub
 from broker.cli.serve import serve
 from broker.cli.sub import sub
 from broker.cli.token import token
+from broker.cli.why import why
 
 
 @click.group(
@@ -43,6 +45,7 @@ main.add_command(pub)
 main.add_command(sub)
 main.add_command(pipe)
 main.add_command(manifest)
+main.add_command(why)
 main.add_command(backup)
 main.add_command(verify)
 main.add_command(config)

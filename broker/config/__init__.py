@@ -8,6 +8,7 @@ document    the YAML file as plain values with their lines
 layers      file, environment and flags, laid over each other
 check       each value against the schema
 relations   values against each other
+trigger     one rule by itself, checked as one of the file would be
 loading     all of it: `load` returns a `LoadedConfig`, or raises ConfigError with every problem
 show        a configuration as text, without its secrets
 reference   the table of every key, for the documentation
@@ -31,6 +32,7 @@ from broker.config.schema import (
     TriggerLimits,
     When,
 )
+from broker.config.trigger import parse_trigger
 
 __all__ = [
     "NOT_YET_ACTIVE",
@@ -52,4 +54,5 @@ __all__ = [
     "changed_keys",
     "from_values",
     "load",
+    "parse_trigger",
 ]

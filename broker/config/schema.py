@@ -14,7 +14,7 @@ from broker.config import grammar
 
 # Keys that this version accepts and checks, but does not act on yet: `serve` warns when one is set, and
 # the reference page says so. Remove a key here when it comes alive.
-NOT_YET_ACTIVE = frozenset({"triggers"})
+NOT_YET_ACTIVE: frozenset[str] = frozenset()
 
 Depth = Annotated[int, Meta(ge=1, le=limits.STREAM_DEPTH_MAX)]
 LeaseMs = Annotated[int, Meta(ge=limits.LEASE_MS_MIN, le=limits.LEASE_MS_MAX)]
@@ -33,10 +33,15 @@ TokenHash = Annotated[str, Meta(extra={"grammar": grammar.TOKEN_HASH})]
 PrincipalName = Annotated[str, Meta(extra={"grammar": grammar.PRINCIPAL})]
 TriggerId = Annotated[str, Meta(extra={"grammar": grammar.TRIGGER_ID})]
 Sender = Annotated[str, Meta(extra={"grammar": grammar.SOURCE})]
-EventType = Annotated[str, Meta(extra={"grammar": grammar.EVENT_TYPE})]
+TypePattern = Annotated[str, Meta(extra={"grammar": grammar.TYPE_PATTERN})]
+TypeTemplate = Annotated[str, Meta(extra={"grammar": grammar.TYPE_TEMPLATE})]
+TagTemplate = Annotated[str, Meta(extra={"grammar": grammar.TAG_TEMPLATE})]
+Template = Annotated[str, Meta(extra={"grammar": grammar.TEMPLATE})]
+CooldownKey = Annotated[str, Meta(extra={"grammar": grammar.COOLDOWN_KEY})]
 Tag = Annotated[str, Meta(extra={"grammar": grammar.TAG})]
 MapKey = Annotated[str, Meta(extra={"grammar": grammar.MAP_KEY})]
 HeaderValue = str | int | float | bool
+HeaderTemplate = Template | int | float | bool
 
 
 class Section(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -219,7 +224,10 @@ class When(Entry, frozen=True, kw_only=True):
 
     to: Annotated[StreamPattern | None, Meta(description="The stream, by pattern.")] = None
     from_: Annotated[Sender | None, Meta(description="The sender, exactly.")] = field(default=None, name="from")
-    type: Annotated[EventType | None, Meta(description="The type, exactly.")] = None
+    type: Annotated[
+        TypePattern | None,
+        Meta(description="The type, by pattern: `*` stands for one part between dots, `**` for the rest."),
+    ] = None
     tags: Annotated[tuple[Tag, ...], Meta(description="Tags that must all be there.")] = ()
     headers: Annotated[
         dict[MapKey, HeaderValue], Meta(description="Headers that must all be there with these values.")
@@ -231,13 +239,29 @@ class Action(Entry, frozen=True, kw_only=True):
 
     action: Annotated[
         Literal["enrich", "notify", "route"],
-        Meta(description="`notify` emits a new envelope, `route` passes this one on, `enrich` adds to it."),
+        Meta(
+            description="`notify` emits a new envelope, `route` also puts this one on another stream, "
+            "`enrich` adds headers and tags to it before it is stored."
+        ),
     ]
     to: Annotated[StreamName | None, Meta(description="The stream to write to; `notify` and `route` need it.")] = None
-    type: Annotated[EventType | None, Meta(description="The type of the new envelope.")] = None
-    payload: Annotated[Any, Meta(description="The payload; `${env.id}` stands for a field of the envelope.")] = None
-    tags: Annotated[tuple[Tag, ...], Meta(description="Tags of the new envelope.")] = ()
-    headers: Annotated[dict[MapKey, HeaderValue], Meta(description="Headers of the new envelope.")] = {}
+    type: Annotated[
+        TypeTemplate | None, Meta(description="`notify`: the type of the new envelope; left out, `trigger.notify`.")
+    ] = None
+    payload: Annotated[
+        Any,
+        Meta(
+            description="`notify`: its payload, in which `${env.id}` stands for a field of the envelope; "
+            "left out, `{ref, to, type}` of the cause."
+        ),
+    ] = None
+    tags: Annotated[
+        tuple[TagTemplate, ...], Meta(description="`notify`: tags of the new envelope; `enrich`: tags to add.")
+    ] = ()
+    headers: Annotated[
+        dict[MapKey, HeaderTemplate],
+        Meta(description="`notify`: headers of the new envelope; `enrich`: headers to set."),
+    ] = {}
 
 
 class TriggerLimits(Entry, frozen=True, kw_only=True):
@@ -248,9 +272,13 @@ class TriggerLimits(Entry, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=limits.TRIGGER_COOLDOWN_MS_MAX,
-            description="After it ran, a trigger rests for this long.",
+            description="After it ran, a trigger rests for this long. Nothing holds `enrich` back.",
         ),
     ] = 0
+    cooldown_key: Annotated[
+        CooldownKey | None,
+        Meta(description="Rest for each value of this text by itself, such as `${env.from}`; null: for all together."),
+    ] = None
 
 
 class Trigger(Entry, frozen=True, kw_only=True):

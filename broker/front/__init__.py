@@ -13,8 +13,11 @@ sockets       the open sockets of an endpoint, and their orderly end
 queries       GET of streams, figures, events and receipts
 groups        /v1/groups
 dead_letters  /v1/dead-letters
+triggers      /v1/triggers
+why           /v1/why
 probes        /livez and /readyz
 shapes        the answers of the queries and actions, as they are on the wire
+trigger_shapes  what /v1/triggers and /v1/why take and answer
 endpoints     every endpoint, described once
 openapi       the OpenAPI document
 asyncapi      the AsyncAPI document

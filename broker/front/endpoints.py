@@ -6,7 +6,8 @@ A test compares it with the routes of a running broker, so whoever adds a route 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from broker.front import shapes
+from broker.config import Trigger
+from broker.front import shapes, trigger_shapes
 from broker.front.requests import JSON, NDJSON
 from broker.limits import (
     DELIVER_BATCH_MAX,
@@ -87,6 +88,19 @@ _EXAMPLE_REQUEST = {
         "payload": {"wave": "B", "title": "Plan xenoctl CLI"},
     },
 }
+_EXAMPLE_RULE = {
+    "id": "trig.jen.log.notify.architect",
+    "when": {"type": "sprint.log", "from": "agents/Jen/outbox"},
+    "do": [
+        {
+            "action": "notify",
+            "to": "agents/architect/inbox",
+            "payload": {"title": "Jen posted sprint log", "ref": "${env.id}"},
+        }
+    ],
+    "limits": {"cooldownMs": 5000},
+}
+_TRIGGER = _in_path("id", "the id of a rule", "trig.jen.log.notify.architect")
 _FILTER = (
     _text("stream", "only of this stream; * stands for anything"),
     _text("type", "only of this type"),
@@ -199,6 +213,47 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "POST", "/v1/dead-letters/discard", "discardDeadLetters", "Let all dead letters that match go",
         "admin:*", bodies={JSON: shapes.BulkDiscardRequest},
         answers={JSON: shapes.Matching, NDJSON: (shapes.ProgressLine, shapes.Error)},
+    ),
+    Endpoint(
+        "GET", "/v1/triggers", "listTriggers", "The rules, and what they have done", "admin:*",
+        answers={JSON: trigger_shapes.TriggerList},
+    ),
+    Endpoint(
+        "POST", "/v1/triggers/test", "testTriggers", "What rules would make of an envelope; nothing is stored",
+        "admin:*", bodies={JSON: trigger_shapes.TriggerTest}, example={"envelope": _EXAMPLE_REQUEST["envelope"]},
+        answers={JSON: trigger_shapes.TriggerTried},
+    ),
+    Endpoint(
+        "GET", "/v1/triggers/{id}", "showTrigger", "One rule, and what it has done", "admin:*",
+        parameters=(_TRIGGER,), answers={JSON: trigger_shapes.TriggerShown},
+    ),
+    Endpoint(
+        "PUT", "/v1/triggers/{id}", "putTrigger", "Add or replace a rule; answered when it is on disk", "admin:*",
+        parameters=(_TRIGGER,), bodies={JSON: Trigger}, example=_EXAMPLE_RULE,
+        answers={JSON: trigger_shapes.TriggerShown},
+    ),
+    Endpoint(
+        "DELETE", "/v1/triggers/{id}", "deleteTrigger", "Remove a rule", "admin:*",
+        parameters=(_TRIGGER,), answers={JSON: trigger_shapes.TriggerDeleted},
+    ),
+    Endpoint(
+        "GET", "/v1/why", "findEvent", "Which event is meant, by its id alone or by its sequence",
+        "streams:STREAM:subscribe",
+        parameters=(
+            _text("id", "its id; give this or seq"),
+            _text("stream", "with id: only on this stream"),
+            _text("source", "with id: only from this source"),
+            Parameter("seq", "query", {"type": "integer", "minimum": 1, "maximum": SEQ_MAX}, "its sequence"),
+        ),
+        answers={JSON: trigger_shapes.WhyFound},
+    ),
+    Endpoint(
+        "GET", "/v1/why/{source}/{id}", "why", "The whole life of one event", "streams:STREAM:subscribe",
+        parameters=(
+            _in_path("source", "where it came from: stream:NAME", f"stream:{_EXAMPLE_STREAM}"),
+            _in_path("id", "its id", "e-91a"),
+        ),
+        answers={JSON: trigger_shapes.Why},
     ),
     Endpoint("GET", "/openapi.json", "openapi", "The HTTP endpoints, for programs", answers={JSON: dict[str, Any]}),
     Endpoint("GET", "/asyncapi.json", "asyncapi", "The WebSockets, for programs", answers={JSON: dict[str, Any]}),

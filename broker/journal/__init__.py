@@ -10,6 +10,8 @@ connection     opening the file, with its settings verified
 checkpointer   keeps the WAL short
 reader         queries, on connections that cannot write
 browse         looking through one stream, whatever its events' state
+lives          the whole life of one event: where it is, what caused it, what it caused
+trigger_rules  the rules that came over the API
 dead_letters   what was given up, and how it comes back
 group_queries  what is known of consumer groups
 group_ledger   the ledger as one consumer group sees it

@@ -29,6 +29,17 @@ class Batch:
         """Whether a submission brought a job, so that the transaction must stay open for it."""
         return any(submission.job is not None for submission in self.submissions)
 
+    def causes(self) -> list[int] | None:
+        """The index of each event's cause, -1 for none; None when no event has one."""
+        if not any(submission.causes for submission in self.submissions):
+            return None
+        causes: list[int] = []
+        for submission in self.submissions:
+            start = len(causes)
+            causes += [-1] * submission.own
+            causes += [cause if cause < 0 else start + cause for cause in submission.causes]
+        return causes
+
     def new_events(self) -> list[tuple[int, InboundEvent]]:
         """The events that were not there before, with their sequences, in order."""
         if self.written is None:

@@ -134,14 +134,16 @@ class Journal:
                 f"the journal cannot commit ({self.health.problem}); it goes on trying: send it again later",
                 retry_after_seconds=STALLED_RETRY_SECONDS,
             )
-        if not self.has_room(len(submission.events)):
+        if not self.has_room(submission.own):  # what rules add to it has a bound of its own
             self.health.saturations += 1
             raise Saturated(f"{self._writer.queued} events wait for the disk already; slow down, and send it again")
         self._writer.submit(submission)
 
-    def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
+    def submit_events(
+        self, events: Sequence[InboundEvent], done: Callable[..., None], causes: Sequence[int] = ()
+    ) -> None:
         """Queue events whose outcome `done` learns, as `submit` does."""
-        self.submit(Submission(events, done))
+        self.submit(Submission(events, done, causes=causes))
 
     async def room(self, events: int) -> None:
         """Wait until so many events may be submitted."""

@@ -176,7 +176,23 @@ CREATE INDEX group_events_kept ON group_events (seq) WHERE state <> 1;
 CREATE INDEX group_events_replayed ON group_events (group_id, seq) WHERE state = 0;
 """
 
-MIGRATIONS: tuple[str, ...] = (_LEDGER + _BESIDE_THE_LEDGER + _VIEWS, _PARTITIONS, _GROUPS)
+# `causes` has a row for each event that a rule emitted, written in the same commit. Which rule it was is in the
+# source of the effect, so it is not said twice; events that nothing caused cost nothing.
+_TRIGGERS = """
+ALTER TABLE ledger ADD COLUMN received_sha256 BLOB;
+CREATE TABLE causes (
+  effect_seq INTEGER PRIMARY KEY REFERENCES ledger (seq),
+  cause_seq  INTEGER NOT NULL REFERENCES ledger (seq)
+) STRICT;
+CREATE INDEX causes_by_cause ON causes (cause_seq);
+CREATE TABLE trigger_rules (
+  id         TEXT PRIMARY KEY,
+  rule       TEXT NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_LEDGER + _BESIDE_THE_LEDGER + _VIEWS, _PARTITIONS, _GROUPS, _TRIGGERS)
 """Step n takes the schema from version n - 1 to version n. A step that was released is never edited."""
 
 VERSION = len(MIGRATIONS)

@@ -28,12 +28,20 @@ class Receipts:
         refusals: Mapping[int, CourierError] = _NO_REFUSALS,
     ) -> None:
         self.seqs = seqs
-        """The sequence of each event; negative for a duplicate (of the event with that sequence); 0 if refused."""
+        """The sequence of each event; negative for a duplicate (of the event with that sequence); 0 if refused,
+        or left out because its cause is not new."""
         self.duplicates = duplicates
         """For the position of each duplicate: when its original was received, and whether the payload differs."""
         self.job_result = job_result
         """What the job returned."""
         self._refusals = refusals
+
+    def first(self, count: int) -> "Receipts":
+        """The receipts of the first events alone."""
+        if count == len(self.seqs):
+            return self
+        duplicates = {position: each for position, each in self.duplicates.items() if position < count}
+        return Receipts(self.seqs[:count], duplicates, self.job_result, self._refusals)
 
     def refusal(self, position: int) -> CourierError:
         """Why the event at this position, whose sequence is 0, was refused."""
@@ -46,17 +54,25 @@ class Submission:
     """Events of one producer that are committed together, with the callback that learns the outcome.
 
     `done` is called on the loop, once, after the commit (with Receipts) or when it is certain that
-    there will be none (with an error). `job` runs after the events, in the same transaction.
+    there will be none (with an error). `job` runs after the events, in the same transaction. The last
+    events may be effects of earlier ones: `causes` has the position of the cause of each.
     """
 
-    __slots__ = ("done", "events", "job")
+    __slots__ = ("causes", "done", "events", "job")
 
     def __init__(
         self,
         events: Sequence[InboundEvent],
         done: Callable[[Receipts | CourierError | Exception], None],
         job: Job | None = None,
+        causes: Sequence[int] = (),
     ) -> None:
         self.events = events
         self.done = done
         self.job = job
+        self.causes = causes
+
+    @property
+    def own(self) -> int:
+        """How many events are the producer's own."""
+        return len(self.events) - len(self.causes)

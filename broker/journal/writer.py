@@ -61,7 +61,9 @@ def attach_committer(connection: apsw.Connection) -> Committer:
         connection.load_extension(COMMIT_EXTENSION, "courier_commit_init")
     finally:
         connection.enable_load_extension(False)
-    committer = Committer(statements.INSERT_EVENT, statements.COUNT_DUPLICATE, statements.CHANGE_STATE)
+    committer = Committer(
+        statements.INSERT_EVENT, statements.COUNT_DUPLICATE, statements.CHANGE_STATE, statements.LINK_CAUSE
+    )
     if committer.sqlite_version_number != apsw.SQLITE_VERSION_NUMBER:
         found = committer.sqlite_version_number
         committer.close()
@@ -267,10 +269,9 @@ class Writer:
         return True
 
     def _commit(self, batch: Batch) -> None:
-        if not batch.has_jobs:
-            written = self._committer.write(batch.events, batch.changes, self._next_seq, True)
-        else:
-            written = self._committer.write(batch.events, batch.changes, self._next_seq, False)
+        commits_itself = not batch.has_jobs
+        written = self._committer.write(batch.events, batch.changes, self._next_seq, commits_itself, batch.causes())
+        if not commits_itself:
             batch.job_results = self._run_jobs(batch)
             self._committer.commit()
         self._next_seq = written.next_seq

@@ -197,9 +197,3 @@ def test_its_log_is_for_people_or_for_machines(broker_process: StartBroker) -> N
     broker = broker_process(config={"log": {"format": "human"}})
     assert broker.terminate_and_wait() == 0
     assert broker.stderr_lines[-1].split()[1:] == ["INFO", "serve", "stopped"]
-
-
-def test_keys_without_effect_are_warned_of(broker_process: StartBroker) -> None:
-    broker = broker_process(config={"triggers": [{"id": "t", "when": {}, "do": [{"action": "notify", "to": "s"}]}]})
-    assert broker.terminate_and_wait() == 0
-    assert any("triggers is set" in line and "does not act on it yet" in line for line in broker.stderr_lines)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker import limits
 from broker.config.reference import rows as configuration_rows
 from tests.docs import pages
 from tests.docs.markdown import PAGES, ROOT, blocks, inline_code, name_of, prose
@@ -85,3 +86,14 @@ def test_a_page_starts_with_its_one_title(page: Path) -> None:
     lines = prose(page).splitlines()
     assert lines[0].startswith("# ")
     assert [line for line in lines if re.match(r"# ", line)] == lines[:1]
+
+
+def test_the_bounds_of_triggers_are_those_of_the_code() -> None:
+    page = (ROOT / "docs/explanation/triggers.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"- \*\*Everything has a bound\.\*\* (.*?)\n\n", page, re.DOTALL)
+    numbers = [int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", said)]
+    mib = limits.TRIGGER_EMITTED_BYTES_MAX // limits.MIB
+    assert numbers == [
+        limits.TRIGGER_HOPS_MAX, limits.TRIGGER_EMITTED_PER_CAUSE_MAX, limits.TRIGGER_EMITTED_PER_SUBMISSION_MAX, mib,
+        limits.TRIGGERS_MAX, limits.TRIGGER_ACTIONS_MAX,
+    ]  # fmt: skip

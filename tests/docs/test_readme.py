@@ -11,6 +11,7 @@ from tests.docs.markdown import ROOT, blocks
 
 README = ROOT / "README.md"
 PAGES = [README, ROOT / "docs/reference/http.md", ROOT / "docs/how-to/run-as-first-event.md"]
+PAGES += [ROOT / "docs/how-to/react-to-events.md"]
 
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 

@@ -28,7 +28,10 @@ class SlowJournal:
         self.waiting: list[tuple[Sequence[InboundEvent], Callable[..., None]]] = []
         self.full = False
 
-    def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
+    def submit_events(
+        self, events: Sequence[InboundEvent], done: Callable[..., None], causes: Sequence[int] = ()
+    ) -> None:
+        assert not causes
         if self.full:
             raise Saturated("full")
         self.waiting.append((events, done))
