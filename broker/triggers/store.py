@@ -10,6 +10,7 @@ import msgspec
 from broker.clock import Clock
 from broker.config import Trigger, parse_trigger
 from broker.errors import ConfigError, InvalidRequest, NotFound, ReadOnly, TooLarge
+from broker.journal.reader import ReaderPool
 from broker.journal.trigger_rules import delete_rule, load_rules, put_rule
 from broker.limits import TRIGGER_RULE_BYTES_MAX, TRIGGERS_MAX
 from broker.triggers.rule import Rule
@@ -21,6 +22,8 @@ T = TypeVar("T")
 
 class Ledger(Protocol):
     """What is needed of the journal."""
+
+    readers: ReaderPool
 
     async def execute(self, job: Callable[..., T]) -> T:
         """Run a job on the write connection; its result, once that is on disk."""
@@ -38,7 +41,7 @@ class RuleStore:
 
     async def load(self) -> None:
         """Put the rules that were kept in force. One that cannot be is kept, and said in the log."""
-        for rule_id, text in await self._journal.execute(load_rules):
+        for rule_id, text in await self._journal.readers.run(load_rules):
             try:
                 trigger = parse_trigger(msgspec.json.decode(text))
             except (ConfigError, msgspec.MsgspecError) as error:

@@ -66,10 +66,10 @@ async def run(steps: list[tuple[str, Any]], directory: Path) -> None:
                 for stream, event_id in what:
                     model.send(stream, event_id)
             elif action == "put":
-                await app._rule_store.put(what, RULES[what])
+                await app.core.rule_store.put(what, RULES[what])
                 model.rules.add(what)
             elif what in model.rules:
-                await app._rule_store.delete(what)
+                await app.core.rule_store.delete(what)
                 model.rules.discard(what)
         found = await app.journal.execute(
             lambda connection: connection.execute(
