@@ -13,6 +13,7 @@ from broker.admission.gate import Gate
 from broker.admission.quota import quota_for
 from broker.clock import Clock, SystemClock
 from broker.config import Auth, Config
+from broker.contracts.inbound import InboundEvent
 from broker.front.asyncapi import asyncapi
 from broker.front.dead_letters import DeadLetterEndpoints
 from broker.front.documents import Documents
@@ -24,12 +25,14 @@ from broker.front.publish import Publish
 from broker.front.queries import Queries
 from broker.front.server import Server, check_exposure
 from broker.front.subscribe import Subscribe
+from broker.front.views import ViewEndpoints
 from broker.journal import reader
 from broker.journal.dead_letters import DeadLetters
 from broker.journal.journal import Journal
 from broker.journal.retention import Retention
 from broker.streams.memory import Intake
 from broker.streams.registry import Registry
+from broker.views.catalogue import Views
 
 log = logging.getLogger(__name__)
 
@@ -54,11 +57,21 @@ class App:
         self._queries = Queries(self.registry, journal.readers)
         self._dead_letters = DeadLetterEndpoints(DeadLetters(journal, clock))
         self._probes = Probes(journal.health, journal.synchronous, lambda: self.gate.draining)
-        self._retention = Retention(journal, config.journal.retention, clock)
+        self.views = Views(config.views, journal)
+        self._view_endpoints = ViewEndpoints(self.views)
+        self._retention = Retention(journal, config.journal.retention, clock, lambda: self.views.saved_seq)
         self._sweeping: asyncio.Task[None] | None = None
-        journal.on_events = self.registry.committed
+        journal.on_events = self._committed
+        intake.on_events = self.views.take
         journal.on_fatal = lambda _reason: self.failed.set()
         self._add_routes()
+
+    def _committed(self, events: list[tuple[int, InboundEvent]]) -> None:
+        """The new events of a group commit rise to all that live on them, whatever one of these makes of them."""
+        try:
+            self.registry.committed(events)
+        finally:
+            self.views.take(events)
 
     def _add_routes(self) -> None:
         route = self.server.route
@@ -78,6 +91,8 @@ class App:
         route("GET", "/v1/dead-letters/{seq:[^/]+}", self._dead_letters.inspect)
         route("POST", "/v1/dead-letters/{seq:[^/]+}/replay", self._dead_letters.replay)
         route("POST", "/v1/dead-letters/{seq:[^/]+}/discard", self._dead_letters.discard)
+        route("GET", "/v1/snapshot", self._view_endpoints.snapshot)
+        route("GET", "/v1/live", self._view_endpoints.live)
         route("GET", "/openapi.json", Documents(openapi()).handle)
         route("GET", "/asyncapi.json", Documents(asyncapi()).handle)
 
@@ -94,6 +109,7 @@ class App:
             app = cls(config, journal, clock)
             await app._recover(clock)
             await app.server.start()
+            app.views.start()
             app._sweeping = asyncio.create_task(app._retention.run())
         except BaseException:
             await journal.close()
@@ -101,6 +117,7 @@ class App:
         return app
 
     async def _recover(self, clock: Clock) -> None:
+        await self.views.load()
         for name, pending, last_seq in await self.journal.readers.run(reader.pending_streams):
             self.registry.recover(name, pending, last_seq)
         backlog = self.journal.backlog
@@ -122,7 +139,8 @@ class App:
         else:
             self.gate.quota.replace_tokens(auth)
         objection = self._authenticator.objection
-        return sum(await asyncio.gather(self._publish.revoke(objection), self._subscribe.revoke(objection)))
+        sockets = (self._publish, self._subscribe, self._view_endpoints)
+        return sum(await asyncio.gather(*(each.revoke(objection) for each in sockets)))
 
     @property
     def promise(self) -> str:
@@ -135,9 +153,11 @@ class App:
         await self.server.stop_listening()
         await self._publish.close()
         await self._subscribe.close()
+        await self._view_endpoints.close()
         await self.server.close()
         await self.registry.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
+        await self.views.close()
         await self.journal.close()

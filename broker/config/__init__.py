@@ -29,6 +29,7 @@ from broker.config.schema import (
     Token,
     Trigger,
     TriggerLimits,
+    Views,
     When,
 )
 
@@ -48,6 +49,7 @@ __all__ = [
     "Token",
     "Trigger",
     "TriggerLimits",
+    "Views",
     "When",
     "changed_keys",
     "load",

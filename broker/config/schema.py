@@ -211,6 +211,27 @@ class Streams(Section, frozen=True, kw_only=True):
     ] = {}
 
 
+class Views(Section, frozen=True, kw_only=True):
+    """What is kept of the views."""
+
+    max_entries: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=limits.VIEW_ENTRIES_MAX,
+            description="How many addresses a view holds; past it, the one that was quiet for longest is forgotten.",
+        ),
+    ] = limits.VIEW_ENTRIES_DEFAULT
+    max_bytes: Annotated[
+        int,
+        Meta(
+            ge=limits.VIEW_BYTES_MIN,
+            le=limits.VIEW_BYTES_MAX,
+            description="How many bytes of envelopes a view holds; past it, likewise.",
+        ),
+    ] = limits.VIEW_BYTES_DEFAULT
+
+
 class When(Entry, frozen=True, kw_only=True):
     """Which envelopes a trigger is for: all that is given must match."""
 
@@ -313,6 +334,7 @@ class Config(Section, frozen=True, kw_only=True):
     ] = "./data"
     journal: Annotated[Journal, Meta(description="How events reach the disk.")] = Journal()
     streams: Annotated[Streams, Meta(description="How streams behave.")] = Streams()
+    views: Annotated[Views, Meta(description="What is kept of the views.")] = Views()
     triggers: Annotated[
         tuple[Trigger, ...], Meta(description="Rules that are evaluated when an envelope is inserted.")
     ] = ()

@@ -86,6 +86,8 @@ _FILTER = (
     _text("reason", "only with this text in the reason"),
 )
 
+_VIEW = Parameter("view", "query", {"type": "string", "minLength": 1}, "the name of a view", "latestPerAgent")
+
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/livez", "livez", "The process is there", needs_token=False, answers={JSON: shapes.Alive}),
     Endpoint(
@@ -165,6 +167,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "POST", "/v1/dead-letters/discard", "discardDeadLetters", "Let all dead letters that match go",
         "admin:*", bodies={JSON: shapes.BulkDiscardRequest},
         answers={JSON: shapes.Matching, NDJSON: (shapes.ProgressLine, shapes.Error)},
+    ),
+    Endpoint(
+        "GET", "/v1/snapshot", "snapshot", "A view as it is now, with the sequence that it is true for",
+        "views:VIEW:read", parameters=(_VIEW,), answers={JSON: shapes.Snapshot},
+    ),
+    Endpoint(
+        "GET", "/v1/live", "live", "A WebSocket that sends a view as it is, and then its changes",
+        "views:VIEW:read", parameters=(_VIEW,),
     ),
     Endpoint("GET", "/openapi.json", "openapi", "The HTTP endpoints, for programs", answers={JSON: dict[str, Any]}),
     Endpoint("GET", "/asyncapi.json", "asyncapi", "The WebSockets, for programs", answers={JSON: dict[str, Any]}),

@@ -100,6 +100,14 @@ class StreamStats(Shape):
     totals: StreamTotals
 
 
+class Snapshot(Shape):
+    """A view as it is once everything up to `seq` is in it: the last envelope of each address, as it came."""
+
+    view: str
+    seq: Annotated[int, Meta(ge=0)]
+    snapshot: dict[str, Raw]
+
+
 class Receipt(Shape):
     """What became of one identity."""
 

@@ -11,6 +11,7 @@ checkpointer   keeps the WAL short
 reader         queries, on connections that cannot write
 browse         looking through one stream, whatever its events' state
 dead_letters   what was given up, and how it comes back
+view_rows      the saved copies of views
 retention      finished events give up their contents
 backup         a copy of the journal, and the proof that it is whole
 health         how it is doing

@@ -19,6 +19,7 @@ from broker.clock import Clock
 from broker.config import Retention as RetentionConfig
 from broker.journal import schema
 from broker.journal.reader import ReaderPool
+from broker.limits import SEQ_MAX
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +45,15 @@ class Slice(NamedTuple):
 
 
 _SLICE = """
-SELECT seq, state, state_changed_at, envelope IS NULL FROM ledger WHERE seq > ?1 ORDER BY seq LIMIT ?2
+SELECT seq, state, state_changed_at, envelope IS NULL FROM ledger WHERE seq > ?1 AND seq <= ?3
+ORDER BY seq LIMIT ?2
 """
 
 
-def find(connection: apsw.Connection, after_seq: int, changed_before: int) -> Slice:
+def find(connection: apsw.Connection, after_seq: int, changed_before: int, up_to_seq: int = SEQ_MAX) -> Slice:
     """Look at the next slice: which rows were finished before a time and still have their contents?"""
     last_seq, expired, all_empty = 0, [], True
-    for seq, state, changed_at, is_empty in connection.execute(_SLICE, (after_seq, SLICE_ROWS)):
+    for seq, state, changed_at, is_empty in connection.execute(_SLICE, (after_seq, SLICE_ROWS, up_to_seq)):
         last_seq = seq
         if is_empty:
             continue
@@ -87,10 +89,14 @@ class Executor(Protocol):
 class Retention:
     """Sweeps the ledger now and then. `sweep` may also be called by itself."""
 
-    def __init__(self, journal: Executor, config: RetentionConfig, clock: Clock) -> None:
+    def __init__(
+        self, journal: Executor, config: RetentionConfig, clock: Clock, up_to_seq: Callable[[], int] = lambda: SEQ_MAX
+    ) -> None:
         self._journal = journal
         self._config = config
         self._clock = clock
+        self._up_to_seq = up_to_seq
+        """Up to where others have what they need of the events: no further is anything emptied."""
         self.emptied = 0
         """How many rows were emptied since the start."""
 
@@ -113,7 +119,8 @@ class Retention:
         before, after_seq = self.emptied, await self._journal.readers.run(empty_up_to)
         contiguous = True
         while True:
-            found: Slice = await self._journal.readers.run(find, after_seq, await self._changed_before())
+            changed_before, up_to_seq = await self._changed_before(), self._up_to_seq()
+            found: Slice = await self._journal.readers.run(find, after_seq, changed_before, up_to_seq)
             if found.last_seq == 0:
                 return self.emptied - before
             contiguous = contiguous and found.all_empty

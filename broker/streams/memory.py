@@ -33,6 +33,8 @@ class Intake:
         self._registry = registry
         self._dedupe: Dedupe | None = Dedupe(dedupe_entries) if registry.rule_book.any_in_memory else None
         self._next_seq = MEMORY_SEQ_FIRST
+        self.on_events: Callable[[list[tuple[int, InboundEvent]]], None] = lambda _events: None
+        """Told of new events that are only in memory, in order, before their producers are."""
 
     def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
         """As the journal's; `done` learns of events in memory at once, and of a mixture after the commit."""
@@ -69,6 +71,8 @@ class Intake:
             if at in committed.duplicates:
                 duplicates[position] = committed.duplicates[at]
             at += 1
+        new = [(seq, event) for seq, event, here in zip(seqs, events, in_memory, strict=True) if here and seq > 0]
+        self.on_events(new)
         self._registry.pump_offered()
         return Receipts(seqs, duplicates, refusals=refusals)
 

@@ -21,6 +21,7 @@ DOCUMENT: dict[str, Any] = {
     "triggers": [{"id": "t", "when": {}, "do": [{"action": "enrich"}], "limits": {}}],
     "auth": {"tokens": [{"tokenHash": "sha256:" + "0" * 64, "scopes": ["admin:*"], "rate": dict(RATE)}]},
     "log": {},
+    "views": {},
 }
 
 # What else must be set for a value at its bound to be possible.
