@@ -19,10 +19,12 @@ from broker.front.dead_letters import DeadLetterEndpoints
 from broker.front.documents import Documents
 from broker.front.enqueue import Enqueue
 from broker.front.guard import Guard
+from broker.front.metrics import MetricsEndpoint
 from broker.front.openapi import openapi
 from broker.front.probes import PROMISES, Probes
 from broker.front.publish import Publish
 from broker.front.queries import Queries
+from broker.front.replies import REFUSALS
 from broker.front.server import Server, check_exposure
 from broker.front.subscribe import Subscribe
 from broker.front.views import ViewEndpoints
@@ -30,6 +32,13 @@ from broker.journal import reader
 from broker.journal.dead_letters import DeadLetters
 from broker.journal.journal import Journal
 from broker.journal.retention import Retention
+from broker.ops import exposition
+from broker.ops.front_metrics import Front, FrontMetrics
+from broker.ops.journal_metrics import JournalMetrics
+from broker.ops.metrics import Metrics
+from broker.ops.process import ProcessMetrics
+from broker.ops.stream_metrics import StreamMetrics
+from broker.ops.view_metrics import ViewMetrics
 from broker.streams.memory import Intake
 from broker.streams.registry import Registry
 from broker.views.catalogue import Views
@@ -61,6 +70,8 @@ class App:
         self._view_endpoints = ViewEndpoints(self.views)
         self._retention = Retention(journal, config.journal.retention, clock, lambda: self.views.saved_seq)
         self._sweeping: asyncio.Task[None] | None = None
+        self.metrics = Metrics()
+        self._add_collectors(intake)
         journal.on_events = self._committed
         intake.on_events = self.views.take
         journal.on_fatal = lambda _reason: self.failed.set()
@@ -72,6 +83,36 @@ class App:
             self.registry.committed(events)
         finally:
             self.views.take(events)
+
+    def _add_collectors(self, intake: Intake) -> None:
+        streams = StreamMetrics(self.registry, self.config.metrics.max_streams)
+        self.metrics.add(streams, streams.refresh)
+        journal = JournalMetrics(
+            self.journal,
+            self._retention,
+            self._clock,
+            queue_max=self.config.journal.queue_max,
+            memory_duplicates=lambda: intake.duplicates,
+        )
+        self.metrics.add(journal, journal.refresh)
+        front = Front(
+            requests=self.server.requests,
+            refusals=REFUSALS,
+            quota_refusals=lambda: {} if self.gate.quota is None else self.gate.quota.refusals,
+            auth_failures=self._authenticator.failures,
+            connections=lambda: self.server.connections,
+            connections_refused=lambda: self.server.connections_refused,
+            connections_max=self.config.server.max_connections,
+            sockets={
+                "live": lambda: self._view_endpoints.open_sockets,
+                "publish": lambda: self._publish.open_sockets,
+                "subscribe": lambda: self._subscribe.open_sockets,
+            },
+        )
+        self.metrics.add(FrontMetrics(front))
+        self.metrics.add(ViewMetrics(self.views))
+        process = ProcessMetrics()
+        self.metrics.add(process, process.refresh)
 
     def _add_routes(self) -> None:
         route = self.server.route
@@ -93,6 +134,7 @@ class App:
         route("POST", "/v1/dead-letters/{seq:[^/]+}/discard", self._dead_letters.discard)
         route("GET", "/v1/snapshot", self._view_endpoints.snapshot)
         route("GET", "/v1/live", self._view_endpoints.live)
+        route("GET", "/metrics", MetricsEndpoint(self.metrics.render, exposition.CONTENT_TYPE).handle)
         route("GET", "/openapi.json", Documents(openapi()).handle)
         route("GET", "/asyncapi.json", Documents(asyncapi()).handle)
 

@@ -72,6 +72,10 @@ VIEW_SAVE_ROWS_MAX = 1_000
 VIEW_SAVE_BYTES_MAX = 4 * MIB
 VIEW_TAIL_ROWS = 1_000
 
+# Metrics: how many streams have a label of their own.
+METRIC_STREAMS_DEFAULT = 100
+METRIC_STREAMS_MAX = 1_000
+
 # Token buckets, per token and per stream; tokens themselves; triggers.
 RATE_PER_SECOND_MIN = 0.001
 RATE_PER_SECOND_MAX = 1_000_000.0

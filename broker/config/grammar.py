@@ -86,11 +86,11 @@ def scope_problem(scope: str) -> str | None:
             return None if view == "*" or _VIEW.fullmatch(view) else "the view is neither * nor a name"
         case ["devices", pattern]:
             return stream_pattern_problem(pattern)
-        case ["admin", "*"]:
+        case ["metrics", "read"] | ["admin", "*"]:
             return None
     return (
         "write streams:<pattern>:enqueue, streams:<pattern>:subscribe, views:<name or *>:read, "
-        "devices:<pattern> or admin:*"
+        "devices:<pattern>, metrics:read or admin:*"
     )
 
 

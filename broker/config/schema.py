@@ -321,6 +321,19 @@ class Log(Section, frozen=True, kw_only=True):
     ] = "auto"
 
 
+class Metrics(Section, frozen=True, kw_only=True):
+    """What `/metrics` shows."""
+
+    max_streams: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=limits.METRIC_STREAMS_MAX,
+            description="How many streams have a label of their own; the others are one, `(other)`.",
+        ),
+    ] = limits.METRIC_STREAMS_DEFAULT
+
+
 class Config(Section, frozen=True, kw_only=True):
     """The whole configuration."""
 
@@ -339,4 +352,5 @@ class Config(Section, frozen=True, kw_only=True):
         tuple[Trigger, ...], Meta(description="Rules that are evaluated when an envelope is inserted.")
     ] = ()
     auth: Annotated[Auth, Meta(description="Who may do what.")] = Auth()
+    metrics: Annotated[Metrics, Meta(description="What `/metrics` shows.")] = Metrics()
     log: Annotated[Log, Meta(description="What the broker says about itself.")] = Log()

@@ -13,6 +13,7 @@ sockets       the open sockets of an endpoint, and their orderly end
 queries       GET of streams, figures, events and receipts
 dead_letters  /v1/dead-letters
 views         GET /v1/snapshot and WS /v1/live
+metrics       /metrics
 probes        /livez and /readyz
 shapes        the answers of the queries and actions, as they are on the wire
 endpoints     every endpoint, described once

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from broker.front import shapes
-from broker.front.requests import JSON, NDJSON
+from broker.front.requests import JSON, NDJSON, TEXT
 from broker.limits import DELIVER_BATCH_MAX, PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, SEQ_MAX, STREAM_NAME_BYTES_MAX
 
 
@@ -175,6 +175,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "GET", "/v1/live", "live", "A WebSocket that sends a view as it is, and then its changes",
         "views:VIEW:read", parameters=(_VIEW,),
+    ),
+    Endpoint(
+        "GET", "/metrics", "metrics", "How the broker is doing, for Prometheus", "metrics:read", answers={TEXT: str},
     ),
     Endpoint("GET", "/openapi.json", "openapi", "The HTTP endpoints, for programs", answers={JSON: dict[str, Any]}),
     Endpoint("GET", "/asyncapi.json", "asyncapi", "The WebSockets, for programs", answers={JSON: dict[str, Any]}),

@@ -15,6 +15,7 @@ T = TypeVar("T")
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
+TEXT = "text/plain"
 
 
 def check_content_type(request: web.Request, *allowed: str) -> None:

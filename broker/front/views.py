@@ -23,7 +23,7 @@ class ViewEndpoints:
 
     def __init__(self, views: Views) -> None:
         self._views = views
-        self.sockets = OpenSockets()
+        self._sockets = OpenSockets()
 
     def _asked_for(self, request: web.Request) -> View:
         name = Query(request, "view").text("view")
@@ -55,9 +55,9 @@ class ViewEndpoints:
 
     async def live(self, request: web.Request) -> web.WebSocketResponse:
         """`WS /v1/live`: the view as it is, then every change, until the reader goes away."""
-        self.sockets.check()
+        self._sockets.check()
         name = self._asked_for(request).rule.name
-        async with self.sockets.accept(request) as socket:
+        async with self._sockets.accept(request) as socket:
             line = await Line.of(socket, request)
             deltas = self._views.follow(name)
             sender = asyncio.create_task(_send(line, deltas))
@@ -71,13 +71,18 @@ class ViewEndpoints:
                 line.cut()
         return socket
 
+    @property
+    def open_sockets(self) -> int:
+        """How many sockets are open."""
+        return len(self._sockets)
+
     async def revoke(self, objection: Objection) -> int:
         """Close the sockets of callers that may not stay; how many those were."""
-        return await self.sockets.revoke(objection)
+        return await self._sockets.revoke(objection)
 
     async def close(self) -> None:
         """Close every socket, saying that the broker goes away; let nobody in any more."""
-        await self.sockets.close()
+        await self._sockets.close()
 
 
 def _chunks(head: bytes, entries: list[tuple[bytes, Held]]) -> Iterator[bytes]:

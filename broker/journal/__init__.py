@@ -9,6 +9,7 @@ schema         the tables, as numbered steps
 connection     opening the file, with its settings verified
 checkpointer   keeps the WAL short
 reader         queries, on connections that cannot write
+figures        what the metrics ask of the ledger
 browse         looking through one stream, whatever its events' state
 dead_letters   what was given up, and how it comes back
 view_rows      the saved copies of views

@@ -33,6 +33,7 @@ class Intake:
         self._registry = registry
         self._dedupe: Dedupe | None = Dedupe(dedupe_entries) if registry.rule_book.any_in_memory else None
         self._next_seq = MEMORY_SEQ_FIRST
+        self.duplicates = 0
         self.on_events: Callable[[list[tuple[int, InboundEvent]]], None] = lambda _events: None
         """Told of new events that are only in memory, in order, before their producers are."""
 
@@ -87,6 +88,7 @@ class Intake:
         identity = f"{event.source_system}\0{event.source_event_id}".encode()
         known = self._dedupe.claim(identity, _BATCH)
         if known:
+            self.duplicates += 1
             duplicates[position] = (event.received_at, False)
             return -known
         if not self._registry.offer(self._next_seq, event):

@@ -22,6 +22,7 @@ DOCUMENT: dict[str, Any] = {
     "auth": {"tokens": [{"tokenHash": "sha256:" + "0" * 64, "scopes": ["admin:*"], "rate": dict(RATE)}]},
     "log": {},
     "views": {},
+    "metrics": {},
 }
 
 # What else must be set for a value at its bound to be possible.

@@ -1,0 +1,10 @@
+"""How the broker is doing, for those who run it (003 §10).
+
+metrics           metrics and their families; collectors, asked at each scrape
+exposition        families as the text that Prometheus reads
+stream_metrics    the figures of the streams, with a bound on their labels
+journal_metrics   the figures of the journal, and of what it found to be duplicates
+front_metrics     the figures of requests, connections and refusals
+view_metrics      the figures of the views
+process           the figures of the process
+"""
