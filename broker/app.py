@@ -33,6 +33,8 @@ from broker.journal.dead_letters import DeadLetters
 from broker.journal.journal import Journal
 from broker.journal.retention import Retention
 from broker.ops import exposition
+from broker.ops.events_log import EventLog
+from broker.ops.events_log_metrics import EventLogMetrics
 from broker.ops.front_metrics import Front, FrontMetrics
 from broker.ops.journal_metrics import JournalMetrics
 from broker.ops.metrics import Metrics
@@ -70,19 +72,30 @@ class App:
         self._view_endpoints = ViewEndpoints(self.views)
         self._retention = Retention(journal, config.journal.retention, clock, lambda: self.views.saved_seq)
         self._sweeping: asyncio.Task[None] | None = None
+        self.events_log: EventLog | None = None
+        if config.events.log is not None:
+            self.registry.observer = self.events_log = EventLog(Path(config.events.log), config.events, clock)
         self.metrics = Metrics()
         self._add_collectors(intake)
         journal.on_events = self._committed
-        intake.on_events = self.views.take
+        intake.on_events = self._offered
         journal.on_fatal = lambda _reason: self.failed.set()
         self._add_routes()
 
     def _committed(self, events: list[tuple[int, InboundEvent]]) -> None:
         """The new events of a group commit rise to all that live on them, whatever one of these makes of them."""
+        if self.events_log is not None:
+            self.events_log.enqueued(events)
         try:
             self.registry.committed(events)
         finally:
             self.views.take(events)
+
+    def _offered(self, events: list[tuple[int, InboundEvent]]) -> None:
+        """New events that are in their stream in memory rise to those that only look at them."""
+        if self.events_log is not None:
+            self.events_log.enqueued(events)
+        self.views.take(events)
 
     def _add_collectors(self, intake: Intake) -> None:
         streams = StreamMetrics(self.registry, self.config.metrics.max_streams)
@@ -111,6 +124,8 @@ class App:
         )
         self.metrics.add(FrontMetrics(front))
         self.metrics.add(ViewMetrics(self.views))
+        if self.events_log is not None:
+            self.metrics.add(EventLogMetrics(self.events_log))
         process = ProcessMetrics()
         self.metrics.add(process, process.refresh)
 
@@ -184,6 +199,11 @@ class App:
         sockets = (self._publish, self._subscribe, self._view_endpoints)
         return sum(await asyncio.gather(*(each.revoke(objection) for each in sockets)))
 
+    def reopen_logs(self) -> None:
+        """Go on in new files, where somebody has renamed those that were written."""
+        if self.events_log is not None:
+            self.events_log.reopen()
+
     @property
     def promise(self) -> str:
         """What an acknowledgement of this broker means."""
@@ -203,3 +223,5 @@ class App:
             await asyncio.gather(self._sweeping, return_exceptions=True)
         await self.views.close()
         await self.journal.close()
+        if self.events_log is not None:
+            await self.events_log.close()

@@ -25,6 +25,7 @@ Durability = Literal["journal", "memory"]
 
 AllowedHost = Annotated[str, Meta(extra={"grammar": grammar.ALLOWED_HOST})]
 Origin = Annotated[str, Meta(extra={"grammar": grammar.ORIGIN})]
+LogFile = Annotated[str, Meta(extra={"grammar": grammar.FILE})]
 StreamName = Annotated[str, Meta(extra={"grammar": grammar.STREAM})]
 StreamPattern = Annotated[str, Meta(extra={"grammar": grammar.PATTERN})]
 Scope = Annotated[str, Meta(extra={"grammar": grammar.SCOPE})]
@@ -321,6 +322,30 @@ class Log(Section, frozen=True, kw_only=True):
     ] = "auto"
 
 
+class Events(Section, frozen=True, kw_only=True):
+    """A line for each thing that happens to an event."""
+
+    log: Annotated[LogFile | None, Meta(description="The file for these lines, as JSON; null: none are written.")] = (
+        None
+    )
+    max_bytes: Annotated[
+        int,
+        Meta(
+            ge=limits.EVENT_LOG_BYTES_MIN,
+            le=limits.EVENT_LOG_BYTES_MAX,
+            description="Past this size, the file is renamed and a new one begun.",
+        ),
+    ] = limits.EVENT_LOG_BYTES_DEFAULT
+    keep: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=limits.EVENT_LOG_KEEP_MAX,
+            description="How many renamed files are kept: `FILE.1`, the newest, to `FILE.n`.",
+        ),
+    ] = limits.EVENT_LOG_KEEP_DEFAULT
+
+
 class Metrics(Section, frozen=True, kw_only=True):
     """What `/metrics` shows."""
 
@@ -352,5 +377,6 @@ class Config(Section, frozen=True, kw_only=True):
         tuple[Trigger, ...], Meta(description="Rules that are evaluated when an envelope is inserted.")
     ] = ()
     auth: Annotated[Auth, Meta(description="Who may do what.")] = Auth()
+    events: Annotated[Events, Meta(description="A line for each thing that happens to an event.")] = Events()
     metrics: Annotated[Metrics, Meta(description="What `/metrics` shows.")] = Metrics()
     log: Annotated[Log, Meta(description="What the broker says about itself.")] = Log()

@@ -19,6 +19,7 @@ from broker.limits import LEASE_MS_MAX, LEASE_MS_MIN, LEASES_MAX, NACK_DELAY_MS_
 from broker.streams.catch_up import CatchUp, Pages
 from broker.streams.entry import Entry
 from broker.streams.meter import Meter
+from broker.streams.observer import Observer
 from broker.streams.rules import RuleBook
 from broker.streams.stream import Stream
 from broker.streams.subscription import Subscriber, Subscription
@@ -41,6 +42,7 @@ class Registry:
 
     def __init__(self, config: StreamsConfig, clock: Clock, ledger: Ledger) -> None:
         self.rule_book = RuleBook(config)
+        self.observer: Observer | None = None
         self._config = config
         self._clock = clock
         self._ledger = ledger
@@ -219,6 +221,8 @@ class Registry:
         self._take_back(subscription, entry)
         stream = entry.stream
         stream.total_acked += 1
+        if self.observer is not None:
+            self.observer.acked(entry)
         stream.settle(entry)
         if entry.in_ledger:
             self._ledger.processed(entry.seq, entry.attempt)
@@ -234,6 +238,8 @@ class Registry:
         entry = subscription.held(key, attempt)
         self._take_back(subscription, entry)
         entry.stream.total_nacked += 1
+        if self.observer is not None:
+            self.observer.nacked(entry)
         if delay_ms and entry.attempt < entry.stream.rules.deliveries_max:
             self._lease(entry, self._clock.monotonic_ms() + delay_ms)
         else:
@@ -294,6 +300,8 @@ class Registry:
         entry.holder = subscription
         self._lease(entry, deadline_ms)
         subscription.deliver(entry)
+        if self.observer is not None:
+            self.observer.delivered(entry)
 
     def _feed_starved(self) -> None:
         """Some leases may be free again: give them to those who wait, in the order in which they came."""
@@ -346,6 +354,8 @@ class Registry:
             entry.holder.forget(entry)
             entry.holder = None
             stream.in_flight -= 1
+            if self.observer is not None:
+                self.observer.timed_out(entry)
             self._again(entry, "its lease ran out")
         for stream in touched:
             self._pump(stream)

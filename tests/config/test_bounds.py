@@ -23,6 +23,7 @@ DOCUMENT: dict[str, Any] = {
     "log": {},
     "views": {},
     "metrics": {},
+    "events": {},
 }
 
 # What else must be set for a value at its bound to be possible.

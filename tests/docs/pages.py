@@ -18,9 +18,11 @@ from click.testing import CliRunner
 from broker import limits
 from broker.cli import exits, main
 from broker.errors import ConfigError, CourierError
+from broker.ops.metrics import DEFINED
 from tests.docs.markdown import ROOT
 
 HTTP, WEBSOCKET, CLI = (ROOT / f"docs/reference/{name}.md" for name in ("http", "websocket", "cli"))
+METRICS = ROOT / "docs/reference/metrics.md"
 ARCHITECTURE = ROOT / "docs/ARCHITECTURE.md"
 
 COLUMNS = "80"
@@ -154,9 +156,20 @@ def websocket_bounds() -> str:
             "DELIVER_BATCH_MAX": "`batch`, in envelopes of one frame",
             "WRITE_BYTES_MAX": "bytes after which a write, and a frame of a batch, takes no further event",
             "STALLED_READER_MS_MAX": "milliseconds that a connection may take no byte of what is to be sent",
+            "VIEW_ENTRIES_DEFAULT": "addresses in a view, unless `views.maxEntries` says otherwise",
+            "VIEW_BYTES_DEFAULT": "bytes of envelopes in a view, unless `views.maxBytes` says otherwise",
             "LEASES_MAX": "deliveries that are out at once, over all streams",
         }
     )
+
+
+def metrics() -> str:
+    """Every metric with its type and labels, by name."""
+    rows = [
+        (f"`{each.name}`", each.kind, ", ".join(f"`{label}`" for label in each.labels), each.meaning)
+        for each in sorted(DEFINED.values())
+    ]
+    return table(("Metric", "Type", "Labels", "Meaning"), rows)
 
 
 # The tree.
@@ -175,6 +188,7 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "errors": (HTTP, error_table),
     "bounds of HTTP": (HTTP, http_bounds),
     "bounds of WebSocket": (WEBSOCKET, websocket_bounds),
+    "metrics": (METRICS, metrics),
     "layers": (ARCHITECTURE, layers),
 }
 
