@@ -64,13 +64,14 @@ NACK_DELAY_MS_MAX = 24 * 3600 * 1000
 
 # Views: how much of one is kept, how much of it one commit saves, and how much of the ledger is read at once.
 VIEW_ENTRIES_DEFAULT = 10_000
-VIEW_ENTRIES_MAX = 1_000_000
+VIEW_ENTRIES_MAX = 100_000
 VIEW_BYTES_MIN = 2 * MIB
 VIEW_BYTES_DEFAULT = 64 * MIB
 VIEW_BYTES_MAX = 16 * 1024 * MIB
 VIEW_SAVE_ROWS_MAX = 1_000
 VIEW_SAVE_BYTES_MAX = 4 * MIB
 VIEW_TAIL_ROWS = 1_000
+SNAPSHOTS_AT_ONCE_MAX = 16
 
 # Metrics: how many streams have a label of their own.
 METRIC_STREAMS_DEFAULT = 100

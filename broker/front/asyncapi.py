@@ -125,7 +125,8 @@ def asyncapi() -> dict[str, Any]:
     operations: dict[str, Any] = {}
     for endpoint in sockets:
         taken, sent = FRAMES[endpoint.name]
-        operations[f"{endpoint.name}.receive"] = _operation(endpoint, "receive", taken)
+        if taken:
+            operations[f"{endpoint.name}.receive"] = _operation(endpoint, "receive", taken)
         operations[f"{endpoint.name}.send"] = _operation(endpoint, "send", sent)
     return {
         "asyncapi": "3.0.0",

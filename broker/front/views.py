@@ -7,12 +7,12 @@ import orjson
 from aiohttp import web
 
 from broker.deliveries.framing import text_frame_head
-from broker.errors import InvalidRequest
+from broker.errors import InvalidRequest, Saturated
 from broker.front.guard import PRINCIPAL
 from broker.front.line import Line
 from broker.front.requests import JSON, Query
 from broker.front.sockets import Objection, OpenSockets, refuse
-from broker.limits import STALLED_READER_MS_MAX, WRITE_BYTES_MAX
+from broker.limits import SNAPSHOTS_AT_ONCE_MAX, STALLED_READER_MS_MAX, WRITE_BYTES_MAX
 from broker.views.catalogue import Views
 from broker.views.live import Deltas
 from broker.views.view import Held, View
@@ -24,6 +24,8 @@ class ViewEndpoints:
     def __init__(self, views: Views) -> None:
         self._views = views
         self._sockets = OpenSockets()
+        self._snapshots = 0
+        """How many are being sent. Each may keep envelopes that the view has replaced meanwhile."""
 
     def _asked_for(self, request: web.Request) -> View:
         name = Query(request, "view").text("view")
@@ -37,6 +39,15 @@ class ViewEndpoints:
     async def snapshot(self, request: web.Request) -> web.StreamResponse:
         """`GET /v1/snapshot`: the whole view, at one moment."""
         view = self._asked_for(request)
+        if self._snapshots >= SNAPSHOTS_AT_ONCE_MAX:
+            raise Saturated(f"{self._snapshots} snapshots are being sent already; ask again later")
+        self._snapshots += 1
+        try:
+            return await self._send_snapshot(request, view)
+        finally:
+            self._snapshots -= 1
+
+    async def _send_snapshot(self, request: web.Request, view: View) -> web.StreamResponse:
         head = b'{"view":%b,"seq":%d,"snapshot":{' % (orjson.dumps(view.rule.name), view.seq)
         entries = [(orjson.dumps(key), held) for key, held in view.items()]
         total = len(head) + 2 + sum(len(key) + 1 + len(held.envelope) for key, held in entries)

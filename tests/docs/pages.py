@@ -138,6 +138,7 @@ def http_bounds() -> str:
             "PAGE_LIMIT_MAX": f"`limit` of a page ({limits.PAGE_LIMIT_DEFAULT} if it is not given)",
             "BROWSE_ROWS_MAX": "events of the ledger that one request for the events of a stream looks at",
             "BROWSE_BYTES_MAX": "bytes of envelopes on such a page, if it has more than one",
+            "SNAPSHOTS_AT_ONCE_MAX": "snapshots that are being sent at once; one more is answered with `503 saturated`",
             "DISCARD_REASON_BYTES_MAX": "bytes of the `reason` of a discard",
             "FILTER_TEXT_BYTES_MAX": "bytes of one part of a filter",
         }

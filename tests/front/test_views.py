@@ -248,17 +248,21 @@ async def test_a_drain_tells_the_readers_and_lets_no_more_in(start_app: StartApp
     assert app.views.saved_seq == app.views.find(VIEW).seq == 1
 
 
-async def test_a_client_that_does_not_read_its_snapshot_is_cut_off(
+async def test_snapshots_at_once_are_bounded_and_a_client_that_does_not_read_its_own_is_cut_off(
     app: App, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(front_views, "STALLED_READER_MS_MAX", 50)
+    monkeypatch.setattr(front_views, "STALLED_READER_MS_MAX", 500)
+    monkeypatch.setattr(front_views, "SNAPSHOTS_AT_ONCE_MAX", 1)
     for number in range(20):
         await client.enqueue(f"e-{number}", agent(number), payload="x" * 1_000_000)
     reader, writer = await asyncio.open_connection("127.0.0.1", app.server.port)
     writer.transport.pause_reading()
     writer.write(f"GET /{SNAPSHOT} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     await until(lambda: app.server._under_way == 1)
+    message = assert_error(await client.get(SNAPSHOT), 503, "saturated", retryable=True)
+    assert message == "1 snapshots are being sent already; ask again later"
     await until(lambda: app.server._under_way == 0)
+    assert (await client.get(SNAPSHOT)).status == 200
     writer.transport.resume_reading()
     received = bytearray()
     with suppress(ConnectionError):
