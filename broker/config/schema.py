@@ -325,9 +325,9 @@ class Log(Section, frozen=True, kw_only=True):
 class Events(Section, frozen=True, kw_only=True):
     """A line for each thing that happens to an event."""
 
-    log: Annotated[LogFile | None, Meta(description="The file for these lines, as JSON; null: none are written.")] = (
-        None
-    )
+    log: Annotated[
+        LogFile | None, Meta(description="A file for lines of JSON, relative to the working directory; null: none.")
+    ] = None
     max_bytes: Annotated[
         int,
         Meta(

@@ -120,7 +120,7 @@ class Store:
     async def save(self) -> None:
         """Put the view as it is now on disk, in as many commits as its size asks for."""
         target = self._view.seq
-        while self.saved_seq < target or self._gone:
+        while self._is_behind:
             rows, up_to_seq = self._next_rows()
             gone = list(self._gone)[:VIEW_SAVE_ROWS_MAX]
             self._stored.update(rows)
@@ -133,6 +133,8 @@ class Store:
                     self._stored.discard(key)
             self.saved_seq = up_to_seq
             self.saves += 1
+            if up_to_seq >= target:  # what came meanwhile is for the next time
+                return
 
     def _next_rows(self) -> tuple[dict[str, int], int]:
         """The oldest unsaved keys, as many as one commit may have, and the sequence that the disk is true for then."""

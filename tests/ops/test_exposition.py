@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from _fast import Histogram
@@ -19,6 +19,7 @@ def scraped(*families: Family) -> Scrape:
     return Scrape(exposition.text((*each.metric[:3], each.samples) for each in families).decode())
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), unique=True), st.floats(allow_nan=False))
 def test_any_label_and_any_number_is_read_back(texts: list[str], number: float) -> None:
     if math.isinf(number):
@@ -39,6 +40,7 @@ def test_the_text_is_what_the_format_says() -> None:
     )
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 20_000_000)))
 def test_a_histogram_counts_everything_once_and_meets_its_bounds_to_three_percent(recorded: list[int]) -> None:
     counted = Histogram()
@@ -54,6 +56,7 @@ def test_a_histogram_counts_everything_once_and_meets_its_bounds_to_three_percen
         assert below <= sum(each <= bound * 1e6 for each in recorded)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 10_000)))
 def test_the_bounds_of_batch_sizes_are_exact(sizes: list[int]) -> None:
     counted = Histogram()

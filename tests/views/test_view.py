@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.limits import WRITE_BYTES_MAX
@@ -156,6 +156,7 @@ steps = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(steps, max_size=40), st.integers(1, 6), st.integers(30, 80))
 async def test_whatever_happens_a_reader_that_was_told_all_knows_the_view(
     program: list[tuple[str, object]], entries_max: int, bytes_max: int
