@@ -19,6 +19,7 @@ from broker.journal.retention import Retention
 from broker.streams.entry import MEMORY_SEQ_FIRST
 from broker.views import store as store_module
 from broker.views.catalogue import Views
+from tests.conftest import Connect, StartApp
 from tests.journal.conftest import OpenJournal, event, rows, until
 from tests.support.views import VIEW, agent, inbound
 
@@ -320,3 +321,20 @@ async def test_however_often_it_crashes_the_view_is_what_the_ledger_says(
         assert {key: (held.seq, held.envelope) for key, held in views.find(VIEW).items()} == expected
     await _forget(views)
     await journal.close()
+
+
+async def test_the_retention_of_a_broker_waits_for_its_views(start_app: StartApp, connect: Connect) -> None:
+    async def no_pause(_seconds: float) -> None:
+        pass
+
+    clock = ManualClock()
+    app = await start_app({"journal": {"retention": {"maxAgeSeconds": 60}}}, clock=clock)
+    client = await connect(app.server.address)
+    await client.enqueue("e-1")
+    app.journal.processed(1, 1)
+    await app.journal.execute(lambda _connection: None)
+    clock.advance(60_001)
+    assert await app._retention.sweep(no_pause) == 0
+    await app.views.store_of(VIEW).save()
+    assert await app._retention.sweep(no_pause) == 1
+    assert len((await client.get(f"v1/snapshot?view={VIEW}")).body["snapshot"]) == 1
