@@ -74,8 +74,10 @@ async def test_after_an_orderly_stop_the_view_is_what_it_was_and_nothing_of_the_
         return found
 
     monkeypatch.setattr(view_rows, "tail", spy)
-    assert shown(await views_on(await open_journal())) == before
+    again = await views_on(await open_journal())
+    assert shown(again) == before
     assert read == [(4, 4)]
+    assert not again.store_of(VIEW)._unsaved, "the disk has all of it"
 
 
 async def test_without_a_last_save_only_the_tail_behind_the_copy_is_read(
@@ -306,6 +308,8 @@ async def test_however_often_it_crashes_the_view_is_what_the_ledger_says(
     for step in program:
         if step == "save":
             await views.store_of(VIEW).save()
+            saved = dict(rows(tmp_path, "SELECT key, seq FROM view_rows"))
+            assert saved == {key: held.seq for key, held in views.find(VIEW).items()}
         elif step in ("crash", "stop"):
             await (views.close() if step == "stop" else _forget(views))
             await journal.close()

@@ -67,6 +67,15 @@ def test_an_event_in_memory_is_in_the_view_and_does_not_move_the_sequence() -> N
     assert (shown(view), view.seq) == ({agent("a"): 1, agent("b"): 2}, 7)
 
 
+def test_what_is_read_back_does_not_replace_what_is_newer() -> None:
+    view = view_of()
+    put(view, 7, "a", envelope=b"7")
+    view.restore([(agent("a"), 5, b"5"), (agent("a"), 7, b"6"), (agent("b"), 6, b"6"), (agent("a"), 6, None)])
+    assert shown(view) == {agent("a"): 7, agent("b"): 6}
+    view.restore([(agent("a"), 8, b"8"), (agent("b"), 9, None)])
+    assert shown(view) == {agent("a"): 8}
+
+
 @pytest.mark.parametrize(("names", "kept"), [("ab", "ab"), ("abc", "abc"), ("abcd", "bcd"), ("abcad", "cad")])
 def test_past_its_number_of_entries_the_quietest_is_forgotten_and_counted(names: str, kept: str) -> None:
     view = view_of(entries_max=3)
