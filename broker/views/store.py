@@ -128,9 +128,9 @@ class Store:
             for key, seq in rows.items():
                 if self._unsaved.get(key) == seq:
                     del self._unsaved[key]
-            for key in gone:
-                if self._gone.pop(key, key) is None:  # it did not come back meanwhile
-                    self._stored.discard(key)
+            for key in gone:  # one that came back meanwhile has no row either, and is unsaved
+                self._gone.pop(key, None)
+                self._stored.discard(key)
             self.saved_seq = up_to_seq
             self.saves += 1
             if up_to_seq >= target:  # what came meanwhile is for the next time

@@ -261,6 +261,19 @@ async def test_a_smaller_bound_after_a_restart_forgets_the_quietest_here_and_on_
     assert rows(tmp_path, "SELECT key FROM view_rows ORDER BY key") == [(agent("b"),), (agent("c"),)]
 
 
+async def test_an_address_that_was_forgotten_and_came_back_can_be_forgotten_again(
+    open_journal: OpenJournal, tmp_path: Path
+) -> None:
+    journal = await open_journal()
+    views = await views_on(journal, max_entries=1)
+    for names in ("a", "ba", "b"):
+        for name in names:
+            await publish(journal, name)
+        await views.store_of(VIEW).save()
+        assert rows(tmp_path, "SELECT key FROM view_rows") == [(agent(names[-1]),)]
+    await views.close()
+
+
 async def test_a_save_that_fails_is_tried_again(
     open_journal: OpenJournal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
