@@ -18,15 +18,26 @@ from broker.front.documents import Documents
 from broker.front.enqueue import Enqueue
 from broker.front.groups import GroupEndpoints
 from broker.front.guard import Guard
+from broker.front.metrics import MetricsEndpoint
 from broker.front.openapi import openapi
 from broker.front.probes import PROMISES, Probes
 from broker.front.publish import Publish
 from broker.front.queries import Queries
+from broker.front.replies import REFUSALS
 from broker.front.server import Server, check_exposure
 from broker.front.subscribe import Subscribe
 from broker.front.triggers import TriggerEndpoints
+from broker.front.views import ViewEndpoints
 from broker.front.why import Why
 from broker.journal.dead_letters import DeadLetters
+from broker.ops import exposition
+from broker.ops.events_log_metrics import EventLogMetrics
+from broker.ops.front_metrics import Front, FrontMetrics
+from broker.ops.journal_metrics import JournalMetrics
+from broker.ops.metrics import Metrics
+from broker.ops.process import ProcessMetrics
+from broker.ops.stream_metrics import StreamMetrics
+from broker.ops.view_metrics import ViewMetrics
 
 
 class App:
@@ -49,7 +60,43 @@ class App:
         self._queries = Queries(self.registry, journal.readers)
         self._dead_letters = DeadLetterEndpoints(DeadLetters(journal, core.clock, self.registry.replayed))
         self._probes = Probes(journal.health, journal.synchronous, lambda: self.gate.draining)
+        self.views = core.views
+        self._view_endpoints = ViewEndpoints(self.views)
+        self.metrics = Metrics()
+        self._add_collectors()
         self._add_routes()
+
+    def _add_collectors(self) -> None:
+        streams = StreamMetrics(self.registry, self.config.metrics.max_streams)
+        self.metrics.add(streams, streams.refresh)
+        journal = JournalMetrics(
+            self.journal,
+            self.core.retention,
+            self.core.clock,
+            queue_max=self.config.journal.queue_max,
+            memory_duplicates=lambda: self.core.intake.duplicates,
+        )
+        self.metrics.add(journal, journal.refresh)
+        front = Front(
+            requests=self.server.requests,
+            refusals=REFUSALS,
+            quota_refusals=lambda: {} if self.gate.quota is None else self.gate.quota.refusals,
+            auth_failures=self._authenticator.failures,
+            connections=lambda: self.server.connections,
+            connections_refused=lambda: self.server.connections_refused,
+            connections_max=self.config.server.max_connections,
+            sockets={
+                "live": lambda: self._view_endpoints.open_sockets,
+                "publish": lambda: self._publish.open_sockets,
+                "subscribe": lambda: self._subscribe.open_sockets,
+            },
+        )
+        self.metrics.add(FrontMetrics(front))
+        self.metrics.add(ViewMetrics(self.views))
+        if self.core.events_log is not None:
+            self.metrics.add(EventLogMetrics(self.core.events_log))
+        process = ProcessMetrics()
+        self.metrics.add(process, process.refresh)
 
     def _add_routes(self) -> None:
         route = self.server.route
@@ -81,6 +128,9 @@ class App:
         why = Why(self.journal.readers, self.registry, self.triggers.rules)
         route("GET", "/v1/why", why.find)
         route("GET", "/v1/why/{source:[^/]+}/{id:[^/]+}", why.identity)
+        route("GET", "/v1/snapshot", self._view_endpoints.snapshot)
+        route("GET", "/v1/live", self._view_endpoints.live)
+        route("GET", "/metrics", MetricsEndpoint(self.metrics.render, exposition.CONTENT_TYPE).handle)
         route("GET", "/openapi.json", Documents(openapi()).handle)
         route("GET", "/asyncapi.json", Documents(asyncapi()).handle)
 
@@ -108,7 +158,13 @@ class App:
         else:
             self.gate.quota.replace_tokens(auth)
         objection = self._authenticator.objection
-        return sum(await asyncio.gather(self._publish.revoke(objection), self._subscribe.revoke(objection)))
+        sockets = (self._publish, self._subscribe, self._view_endpoints)
+        return sum(await asyncio.gather(*(each.revoke(objection) for each in sockets)))
+
+    def reopen_logs(self) -> None:
+        """Go on in new files, where somebody has renamed those that were written."""
+        if self.core.events_log is not None:
+            self.core.events_log.reopen()
 
     @property
     def promise(self) -> str:
@@ -121,5 +177,6 @@ class App:
         await self.server.stop_listening()
         await self._publish.close()
         await self._subscribe.close()
+        await self._view_endpoints.close()
         await self.server.close()
         await self.core.close()

@@ -6,7 +6,7 @@ nothing at all (`NoLedger`), and then every stream is in memory.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -20,12 +20,14 @@ from broker.contracts.inbound import InboundEvent
 from broker.journal import reader
 from broker.journal.journal import Journal
 from broker.journal.retention import Retention
+from broker.ops.events_log import EventLog
 from broker.streams.ledger import GroupBook, Ledger, Row
 from broker.streams.memory import Durable, Intake
 from broker.streams.registry import Registry
 from broker.triggers.engine import Engine
 from broker.triggers.rule_set import RuleSet
 from broker.triggers.store import RuleStore
+from broker.views.catalogue import Views
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +40,6 @@ class Store(Ledger, Durable, Protocol):
 
     async def close(self) -> None:
         """Keep what was submitted, and let go of everything."""
-
-
-class View(Protocol):
-    """A picture that is kept of what went by, such as the latest envelope for each agent (003 §9)."""
-
-    def snapshot(self) -> tuple[int, Mapping[str, bytes]]:
-        """Up to which sequence it goes, and the envelope of each address."""
 
 
 class NoLedger:
@@ -90,26 +85,45 @@ class NoLedger:
 class Core:
     """Streams and the gate to them. As it stands it is in memory; `DurableCore` has a journal below."""
 
-    def __init__(self, config: Config, clock: Clock, store: Store | None = None, book: GroupBook | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        store: Store | None = None,
+        book: GroupBook | None = None,
+        views: Views | None = None,
+    ) -> None:
         streams = config.streams if store is not None else _in_memory(config.streams)
         self.clock = clock
         self._store: Store = NoLedger() if store is None else store
         self.registry = Registry(streams, clock, self._store, book)
-        self.gate = Gate(Intake(self._store, self.registry, config.journal.dedupe_entries), clock, self.registry.open)
+        self.intake = Intake(self._store, self.registry, config.journal.dedupe_entries)
+        self.intake.on_events = self._offered
+        self.gate = Gate(self.intake, clock, self.registry.open)
         self.gate.quota = quota_for(config.auth, streams.per_stream_caps, clock)
         self.triggers = Engine(RuleSet(config.triggers), clock, self.gate.let_onto)
         self.triggers.rules.on_change = self._wire_triggers
         self._wire_triggers()
         self.room = self._store.room
         """Wait until so many events may be submitted."""
-        self.views: dict[str, View] = {}
-        """The views that are kept, by name."""
+        self.views = views or Views(config.views, None)
+        """The views that are kept (003 §9)."""
+        self.events_log: EventLog | None = None
+        """A line for each thing that happens to an event, if that is wanted."""
+        if config.events.log is not None:
+            self.registry.observer = self.events_log = EventLog(Path(config.events.log), config.events, clock)
         self.failed = asyncio.Event()
         """Set when nothing can be kept any more."""
         self.failure: str | None = None
         """Why that is."""
         self.on_failed: Callable[[str], None] = lambda _reason: None
         """Told once, when that happens."""
+
+    def _offered(self, events: list[tuple[int, InboundEvent]]) -> None:
+        """New events that are in their stream in memory rise to those that only look at them."""
+        if self.events_log is not None:
+            self.events_log.enqueued(events)
+        self.views.take(events)
 
     def _wire_triggers(self) -> None:
         """Without rules, the gate does not know of triggers."""
@@ -123,22 +137,34 @@ class Core:
     async def close(self) -> None:
         """Let go of everything. Nobody submits any more, and nobody is subscribed."""
         await self.registry.close()
+        await self.views.close()
         await self._store.close()
+        if self.events_log is not None:
+            await self.events_log.close()
 
 
 class DurableCore(Core):
     """A core on a journal. Make one with `DurableCore.open`."""
 
     def __init__(self, config: Config, clock: Clock, journal: Journal) -> None:
-        super().__init__(config, clock, journal, journal.groups)
+        super().__init__(config, clock, journal, journal.groups, Views(config.views, journal))
         self.journal = journal
         self.rule_store = RuleStore(journal, self.triggers.rules, clock)
         """Keeps the rules that came over the API."""
-        self._retention = Retention(journal, config.journal.retention, clock)
+        self.retention = Retention(journal, config.journal.retention, clock, lambda: self.views.saved_seq)
         self._sweeping: asyncio.Task[None] | None = None
-        journal.on_events = self.registry.committed
+        journal.on_events = self._committed
         journal.on_damaged = self.registry.damaged
         journal.on_fatal = self._fail
+
+    def _committed(self, events: list[tuple[int, InboundEvent]]) -> None:
+        """The new events of a group commit rise to all that live on them, whatever one of these makes of them."""
+        if self.events_log is not None:
+            self.events_log.enqueued(events)
+        try:
+            self.registry.committed(events)
+        finally:
+            self.views.take(events)
 
     @classmethod
     async def open(cls, directory: Path, config: Config, clock: Clock) -> "DurableCore":
@@ -153,11 +179,13 @@ class DurableCore(Core):
         except BaseException:
             await journal.close()
             raise
-        core._sweeping = asyncio.create_task(core._retention.run())
+        core.views.start()
+        core._sweeping = asyncio.create_task(core.retention.run())
         return core
 
     async def _recover(self) -> None:
         await self.rule_store.load()
+        await self.views.load()
         for name, pending, last_seq in await self.journal.readers.run(reader.pending_streams):
             self.registry.recover(name, pending, last_seq)
         backlog = self.journal.backlog

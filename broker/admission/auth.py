@@ -56,6 +56,10 @@ class Principal:
         """Raise Forbidden unless this caller may read a view."""
         self._check(self.may("views", view, "read"), f"views:{view}:read")
 
+    def check_metrics(self) -> None:
+        """Raise Forbidden unless this caller may read the metrics, or is an operator."""
+        self._check(self.may_admin() or ["metrics", "read"] in self._scopes, "metrics:read")
+
     def check_admin(self) -> None:
         """Raise Forbidden unless this caller is an operator."""
         self._check(self.may_admin(), "admin:*")
@@ -70,6 +74,8 @@ class Authenticator:
 
     def __init__(self, config: Auth) -> None:
         self._principals: dict[bytes, Principal] = {}
+        self.failures = {"missing": 0, "unknown": 0}
+        """How many requests came without a token, or with one that is not known."""
         self._is_open = not config.tokens
         self._everybody = Principal(LOCAL, EVERY_SCOPE)
         self.replace_tokens(config)
@@ -114,6 +120,7 @@ class Authenticator:
         if scheme.lower() != "bearer":
             token = headers.get(API_KEY_HEADER, "")
         if not token:
+            self.failures["missing"] += 1
             raise Unauthorized(f"a token is needed: send it as 'Authorization: Bearer …' or in {API_KEY_HEADER}")
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found = None
@@ -121,5 +128,6 @@ class Authenticator:
             if hmac.compare_digest(known, digest):
                 found = principal
         if found is None:
+            self.failures["unknown"] += 1
             raise Unauthorized("this token is not known")
         return found

@@ -1,6 +1,8 @@
 """The configuration: a flag beats the environment, which beats the file, which beats the default.
 
 grammar     hosts, origins, scopes, tokens: the small grammars of text values
+parts       what the parts of the schema are made of
+triggers    the shape of a trigger
 schema      every key: its type, default, bounds and meaning; which are not active yet
 keys        what a key is called in a message, in the environment and on the command line
 problems    where each value came from, and one line for each thing that is wrong
@@ -17,31 +19,33 @@ reference   the table of every key, for the documentation
 from broker.config.loading import LoadedConfig, changed_keys, from_values, load
 from broker.config.schema import (
     NOT_YET_ACTIVE,
-    Action,
     Auth,
     Config,
+    Events,
     Journal,
     Log,
+    Metrics,
     Rate,
     Retention,
     Server,
     StreamCaps,
     Streams,
     Token,
-    Trigger,
-    TriggerLimits,
-    When,
+    Views,
 )
 from broker.config.trigger import parse_trigger
+from broker.config.triggers import Action, Trigger, TriggerLimits, When
 
 __all__ = [
     "NOT_YET_ACTIVE",
     "Action",
     "Auth",
     "Config",
+    "Events",
     "Journal",
     "LoadedConfig",
     "Log",
+    "Metrics",
     "Rate",
     "Retention",
     "Server",
@@ -50,6 +54,7 @@ __all__ = [
     "Token",
     "Trigger",
     "TriggerLimits",
+    "Views",
     "When",
     "changed_keys",
     "from_values",

@@ -89,11 +89,11 @@ def scope_problem(scope: str) -> str | None:
             return None if view == "*" or _VIEW.fullmatch(view) else "the view is neither * nor a name"
         case ["devices", pattern]:
             return stream_pattern_problem(pattern)
-        case ["admin", "*"]:
+        case ["metrics", "read"] | ["admin", "*"]:
             return None
     return (
         "write streams:<pattern>:enqueue, streams:<pattern>:subscribe, views:<name or *>:read, "
-        "devices:<pattern> or admin:*"
+        "devices:<pattern>, metrics:read or admin:*"
     )
 
 
@@ -151,6 +151,7 @@ TOKEN = Grammar("a bearer token", token_problem)
 TOKEN_HASH = Grammar("the SHA-256 of a token", token_hash_problem)
 PRINCIPAL = Grammar("the name of a principal", principal_problem)
 DIRECTORY = Grammar("the path of a directory", directory_problem)
+FILE = Grammar("the path of a file", directory_problem)
 STREAM = Grammar("the name of a stream", stream_name_problem)
 PATTERN = Grammar("a stream pattern", stream_pattern_problem)
 TRIGGER_ID = Grammar("an id", partial(text_problem, bytes_max=TRIGGER_ID_BYTES_MAX))

@@ -7,7 +7,7 @@ import msgspec
 from broker.config.check import check_values
 from broker.config.problems import Findings
 from broker.config.relations import check_relations
-from broker.config.schema import Trigger
+from broker.config.triggers import Trigger
 from broker.errors import ConfigError
 
 _PLACE = "triggers[0]"

@@ -18,7 +18,7 @@ import orjson
 
 from broker.contracts import courier
 from broker.contracts.inbound import InboundEvent
-from broker.core import Core, View
+from broker.core import Core
 from broker.embedded.commands import COMMANDS, parse
 from broker.embedded.lines import on_one_line
 from broker.embedded.producer import Producer
@@ -27,6 +27,7 @@ from broker.embedded.turns import Turns
 from broker.errors import CourierError, Draining, InvalidRequest, StorageFailed
 from broker.limits import PIPE_ANSWERS_MAX, WRITE_BYTES_MAX
 from broker.streams.entry import Entry
+from broker.views.view import View
 
 
 class Duplex:
@@ -34,7 +35,7 @@ class Duplex:
 
     def __init__(self, core: Core, *, on_end: Callable[["Duplex"], None] = lambda _duplex: None) -> None:
         self.producer = Producer(core)
-        self.views: Mapping[str, View] = core.views
+        self.views: Mapping[str, View] = core.views.by_name
         self.tap: Tap | None = None
         """Its place at the streams; None before it subscribes."""
         self._registry = core.registry

@@ -15,6 +15,8 @@ groups        /v1/groups
 dead_letters  /v1/dead-letters
 triggers      /v1/triggers
 why           /v1/why
+views         GET /v1/snapshot and WS /v1/live
+metrics       /metrics
 probes        /livez and /readyz
 shapes        the answers of the queries and actions, as they are on the wire
 trigger_shapes  what /v1/triggers and /v1/why take and answer

@@ -1,4 +1,4 @@
-"""The AsyncAPI document: the two WebSockets, from the table of endpoints and the shapes of their frames."""
+"""The AsyncAPI document: the WebSockets, from the table of endpoints and the shapes of their frames."""
 
 from typing import Annotated, Any
 
@@ -108,9 +108,26 @@ class DeliveryBatch(Shape):
     deliver: Annotated[list[BatchedDelivery], Meta(min_length=1, max_length=DELIVER_BATCH_MAX)]
 
 
+class ViewSnapshot(Shape, omit_defaults=True):
+    """A view from its beginning: whatever the reader knew before is forgotten. `more`: the next frame goes on."""
+
+    snapshot: dict[str, Raw]
+    seq: Annotated[int, Meta(ge=0)]
+    more: bool = False
+
+
+class ViewDelta(Shape, omit_defaults=True):
+    """What has changed: the last envelope of an address, or null when the view has forgotten it."""
+
+    delta: dict[str, Raw]
+    seq: Annotated[int, Meta(ge=0)]
+    more: bool = False
+
+
 FRAMES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "publish": ((shapes.EnqueueRequest, ENQUEUE_REQUESTS), (Window, PublishAck, shapes.Error)),
     "subscribe": ((Credit, Ack, Nack, Extend), (Delivery, DeliveryBatch, shapes.Error)),
+    "live": ((), (ViewSnapshot, ViewDelta, shapes.Error)),
 }
 """What each socket takes, and what it sends."""
 
@@ -127,7 +144,8 @@ def asyncapi() -> dict[str, Any]:
     operations: dict[str, Any] = {}
     for endpoint in sockets:
         taken, sent = FRAMES[endpoint.name]
-        operations[f"{endpoint.name}.receive"] = _operation(endpoint, "receive", taken)
+        if taken:
+            operations[f"{endpoint.name}.receive"] = _operation(endpoint, "receive", taken)
         operations[f"{endpoint.name}.send"] = _operation(endpoint, "send", sent)
     return {
         "asyncapi": "3.0.0",

@@ -38,6 +38,7 @@ class Connections:
         self.read_timeout_seconds: Final = config.read_timeout_ms / 1000
         self._connections_max = config.max_connections
         self.open = 0
+        self.refused_total = 0
         self._refused: set[Refused] = set()
         self._server: web.Server | None = None
         self._options: dict[str, Any] = {}
@@ -53,7 +54,10 @@ class Connections:
 
     def refusal(self) -> "Refused | None":
         """What serves a connection instead, when as many are open as may be."""
-        return None if self.open < self._connections_max else Refused(self._refused, self._connections_max)
+        if self.open < self._connections_max:
+            return None
+        self.refused_total += 1
+        return Refused(self._refused, self._connections_max)
 
     def abort_refused(self) -> None:
         """Hold none of the refused any longer."""

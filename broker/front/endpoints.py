@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from broker.config import Trigger
 from broker.front import shapes, trigger_shapes
-from broker.front.requests import JSON, NDJSON
+from broker.front.requests import JSON, NDJSON, TEXT
 from broker.limits import (
     DELIVER_BATCH_MAX,
     GROUP_NAME_BYTES_MAX,
@@ -108,6 +108,8 @@ _FILTER = (
     _text("group", "those of this consumer group; without it, those of the streams themselves"),
 )
 _GROUP = _FILTER[-1]
+
+_VIEW = Parameter("view", "query", {"type": "string", "minLength": 1}, "the name of a view", "latestPerAgent")
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/livez", "livez", "The process is there", needs_token=False, answers={JSON: shapes.Alive}),
@@ -254,6 +256,17 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             _in_path("id", "its id", "e-91a"),
         ),
         answers={JSON: trigger_shapes.Why},
+    ),
+    Endpoint(
+        "GET", "/v1/snapshot", "snapshot", "A view as it is now, with the sequence that it is true for",
+        "views:VIEW:read", parameters=(_VIEW,), answers={JSON: shapes.Snapshot},
+    ),
+    Endpoint(
+        "GET", "/v1/live", "live", "A WebSocket that sends a view as it is, and then its changes",
+        "views:VIEW:read", parameters=(_VIEW,),
+    ),
+    Endpoint(
+        "GET", "/metrics", "metrics", "How the broker is doing, for Prometheus", "metrics:read", answers={TEXT: str},
     ),
     Endpoint("GET", "/openapi.json", "openapi", "The HTTP endpoints, for programs", answers={JSON: dict[str, Any]}),
     Endpoint("GET", "/asyncapi.json", "asyncapi", "The WebSockets, for programs", answers={JSON: dict[str, Any]}),

@@ -10,7 +10,7 @@ from broker.admission.auth import API_KEY_HEADER
 from broker.errors import ConfigError, CourierError
 from broker.front import shapes
 from broker.front.endpoints import ENDPOINTS, Endpoint
-from broker.front.requests import JSON, NDJSON
+from broker.front.requests import JSON, NDJSON, TEXT
 
 _REFERENCE = "#/components/schemas/{name}"
 _LINES = {"type": "string", "contentMediaType": NDJSON}
@@ -105,7 +105,7 @@ def _content(types: dict[str, Any], by_type: dict[Any, dict[str, Any]]) -> dict[
     """Content by its type. A stream of lines has no schema in OpenAPI 3.1; that of one line stands beside it."""
     content: dict[str, Any] = {}
     for kind, wire in types.items():
-        if kind == JSON:
+        if kind in (JSON, TEXT):
             content[kind] = {"schema": by_type[wire]}
         else:
             lines = wire if isinstance(wire, tuple) else (wire,)

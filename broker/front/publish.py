@@ -120,6 +120,11 @@ class Publish:
                 line.cut()
         return socket
 
+    @property
+    def open_sockets(self) -> int:
+        """How many sockets are open."""
+        return len(self._sockets)
+
     async def revoke(self, objection: Objection) -> int:
         """Close the sockets of callers that may not stay; how many those were."""
         return await self._sockets.revoke(objection)
@@ -170,9 +175,9 @@ class Publish:
 
 def _answer(event: InboundEvent, position: int, outcome: Any) -> bytes:
     if isinstance(outcome, CourierError):
-        return orjson.dumps({"error": {**outcome.as_dict(), "id": event.source_event_id}})
+        return error_frame(outcome, id=event.source_event_id)
     seq = outcome.seqs[position]
     if seq == 0:
-        return orjson.dumps({"error": {**outcome.refusal(position).as_dict(), "id": event.source_event_id}})
+        return error_frame(outcome.refusal(position), id=event.source_event_id)
     reply = courier.reply(event.source_event_id, seq, outcome.duplicates.get(position))
     return orjson.dumps({"ack": reply.pop("id"), **reply})

@@ -1,5 +1,6 @@
 """Answers as bytes: the one place where an error becomes a status, a body or a frame."""
 
+from collections import Counter
 from http import HTTPStatus
 from typing import Any
 
@@ -7,6 +8,9 @@ import orjson
 from aiohttp import web
 
 from broker.errors import CourierError, Draining, RequestTimeout
+
+REFUSALS: Counter[str] = Counter()
+"""How often each error was sent by this process, by its code. Counted here, because all of them pass here."""
 
 
 def json_response(body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
@@ -16,6 +20,7 @@ def json_response(body: dict[str, Any], status: int = 200, headers: dict[str, st
 
 def error_response(error: CourierError) -> web.Response:
     """`{"error": {…}}` with the status of the error, and `Retry-After` when a retry can help."""
+    REFUSALS[error.code] += 1
     headers = {"Retry-After": str(error.retry_after_seconds)} if error.retryable else None
     answer = json_response({"error": error.as_dict()}, error.status, headers)
     if isinstance(error, Draining | RequestTimeout):
@@ -25,6 +30,7 @@ def error_response(error: CourierError) -> web.Response:
 
 def whole_answer(error: CourierError) -> bytes:
     """The same error as the bytes of a whole HTTP answer, for who got no further than connecting."""
+    REFUSALS[error.code] += 1
     body = orjson.dumps({"error": error.as_dict()})
     retry = f"Retry-After: {error.retry_after_seconds}\r\n" if error.retryable else ""
     head = (
@@ -34,6 +40,7 @@ def whole_answer(error: CourierError) -> bytes:
     return head.encode() + body
 
 
-def error_frame(error: CourierError) -> bytes:
-    """The same error as a WebSocket frame."""
-    return orjson.dumps({"error": error.as_dict()})
+def error_frame(error: CourierError, **detail: Any) -> bytes:
+    """The same error as a WebSocket frame, with what else there is to say."""
+    REFUSALS[error.code] += 1
+    return orjson.dumps({"error": error.as_dict() | detail})

@@ -17,6 +17,7 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 _ENCODINGS = frozenset({"identity", "gzip", "deflate"})
 """The content encodings that aiohttp undoes without another package."""
+TEXT = "text/plain"
 
 
 def check_content_type(request: web.Request, *allowed: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+from collections import Counter
 
 from aiohttp import HttpVersion11, web
 
@@ -49,6 +50,8 @@ class Server:
         )
         self._runner = web.AppRunner(self._app, handle_signals=False, shutdown_timeout=CLOSE_SECONDS)
         self._connections = Connections(config)
+        self.requests: Counter[int] = Counter()
+        """Answered requests by status."""
         self._under_way = 0
         self._none_under_way = asyncio.Event()
         self._listening: asyncio.Server | None = None
@@ -80,6 +83,16 @@ class Server:
         self.port = self._listening.sockets[0].getsockname()[1]
 
     @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return self._connections.open
+
+    @property
+    def connections_refused(self) -> int:
+        """How many connections were past their bound, since the start."""
+        return self._connections.refused_total
+
+    @property
     def is_listening(self) -> bool:
         """Whether new connections are taken."""
         return self._listening is not None
@@ -102,7 +115,9 @@ class Server:
     async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         self._under_way += 1
         try:
-            return await handler(request)
+            answer = await handler(request)
+            self.requests[answer.status] += 1
+            return answer
         finally:
             self._under_way -= 1
             if not self._under_way:

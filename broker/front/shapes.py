@@ -85,6 +85,20 @@ class StreamTotals(Shape):
     dead: int
 
 
+class StreamMetrics(Shape):
+    """The same figures under the names of 003 §10; latencies in milliseconds."""
+
+    events_in: int = msgspec.field(name="q.in")
+    events_out: int = msgspec.field(name="q.out")
+    ack: int = msgspec.field(name="q.ack")
+    nack: int = msgspec.field(name="q.nack")
+    redelivered: int = msgspec.field(name="q.re")
+    depth: int = msgspec.field(name="q.depth")
+    in_flight: int = msgspec.field(name="q.if")
+    lat_p50: float | None = msgspec.field(name="q.lat.p50")
+    lat_p95: float | None = msgspec.field(name="q.lat.p95")
+
+
 class StreamStats(Shape):
     """A stream in figures (003 §7.1), with totals since the start of the broker beside them."""
 
@@ -98,6 +112,15 @@ class StreamStats(Shape):
     subscribers: int
     durability: Literal["journal", "memory"]
     totals: StreamTotals
+    metrics: StreamMetrics
+
+
+class Snapshot(Shape):
+    """A view as it is once everything up to `seq` is in it: the last envelope of each address, as it came."""
+
+    view: str
+    seq: Annotated[int, Meta(ge=0)]
+    snapshot: dict[str, Raw]
 
 
 class GroupRegistration(Shape):

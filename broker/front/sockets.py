@@ -68,6 +68,10 @@ class OpenSockets:
         self._objection: Objection = lambda _principal: None
         self._closing = False
 
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
     def check(self) -> None:
         """Raise Draining when nobody is let in any more."""
         if self._closing:

@@ -61,6 +61,11 @@ class Subscribe:
             self._leave(subscription, queue, stuck_bytes)
         return socket
 
+    @property
+    def open_sockets(self) -> int:
+        """How many sockets are open."""
+        return len(self._sockets)
+
     async def revoke(self, objection: Objection) -> int:
         """Close the sockets of callers that may not stay; how many those were."""
         return await self._sockets.revoke(objection)

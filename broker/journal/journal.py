@@ -120,6 +120,11 @@ class Journal:
         """How many events wait to be taken into a batch."""
         return self._writer.queued
 
+    @property
+    def changes(self) -> int:
+        """How many state changes wait to be written."""
+        return self._writer.changes
+
     def has_room(self, events: int) -> bool:
         """Whether so many events may be submitted now. More than the queue holds only go into an empty one."""
         queued = self._writer.queued
@@ -238,6 +243,8 @@ class Journal:
                 waiter.set_result(None)
 
     def _batch_done(self, batch: Batch) -> None:
+        if batch.written is not None and batch.written.duplicates:
+            self.health.repeated(batch.written.duplicates.values())
         try:
             self.on_events(batch.new_events())
         finally:

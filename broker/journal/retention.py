@@ -20,6 +20,7 @@ from broker.clock import Clock
 from broker.config import Retention as RetentionConfig
 from broker.journal import schema
 from broker.journal.reader import ReaderPool
+from broker.limits import SEQ_MAX
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,8 @@ class Slice(NamedTuple):
 
 
 _SLICE = """
-SELECT seq, state, state_changed_at, envelope IS NULL, stream FROM ledger WHERE seq > ?1 ORDER BY seq LIMIT ?2
+SELECT seq, state, state_changed_at, envelope IS NULL, stream FROM ledger WHERE seq > ?1 AND seq <= ?3
+ORDER BY seq LIMIT ?2
 """
 
 _KEPT = """
@@ -55,13 +57,13 @@ WHERE state <> 1 AND seq > ?1
 """
 
 
-def find(connection: apsw.Connection, after_seq: int, changed_before: int) -> Slice:
+def find(connection: apsw.Connection, after_seq: int, changed_before: int, up_to_seq: int = SEQ_MAX) -> Slice:
     """Look at the next slice: which rows were finished before a time and still have their contents?"""
     last_seq, expired, all_empty = 0, [], True
     # Looked up before the rows: a position only grows, so what it lets go may go.
     positions = dict(connection.execute("SELECT stream, min(position) FROM group_streams GROUP BY stream"))
     kept = {seq for (seq,) in connection.execute(_KEPT, (after_seq, SLICE_ROWS))}
-    for seq, state, changed_at, is_empty, stream in connection.execute(_SLICE, (after_seq, SLICE_ROWS)):
+    for seq, state, changed_at, is_empty, stream in connection.execute(_SLICE, (after_seq, SLICE_ROWS, up_to_seq)):
         last_seq = seq
         if is_empty:
             continue
@@ -98,10 +100,14 @@ class Executor(Protocol):
 class Retention:
     """Sweeps the ledger now and then. `sweep` may also be called by itself."""
 
-    def __init__(self, journal: Executor, config: RetentionConfig, clock: Clock) -> None:
+    def __init__(
+        self, journal: Executor, config: RetentionConfig, clock: Clock, up_to_seq: Callable[[], int] = lambda: SEQ_MAX
+    ) -> None:
         self._journal = journal
         self._config = config
         self._clock = clock
+        self._up_to_seq = up_to_seq
+        """Up to where others have what they need of the events: no further is anything emptied."""
         self.emptied = 0
         """How many rows were emptied since the start."""
 
@@ -124,7 +130,8 @@ class Retention:
         before, after_seq = self.emptied, await self._journal.readers.run(empty_up_to)
         contiguous = True
         while True:
-            found: Slice = await self._journal.readers.run(find, after_seq, await self._changed_before())
+            changed_before, up_to_seq = await self._changed_before(), self._up_to_seq()
+            found: Slice = await self._journal.readers.run(find, after_seq, changed_before, up_to_seq)
             if found.last_seq == 0:
                 return self.emptied - before
             contiguous = contiguous and found.all_empty

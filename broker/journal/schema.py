@@ -192,7 +192,25 @@ CREATE TABLE trigger_rules (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_LEDGER + _BESIDE_THE_LEDGER + _VIEWS, _PARTITIONS, _GROUPS, _TRIGGERS)
+# What is materialised of views (003 §9), not SQL views: the last envelope of each key, as of a mark beside it.
+_VIEW_ROWS = """
+CREATE TABLE view_rows (
+  view           TEXT NOT NULL,
+  key            TEXT NOT NULL,
+  seq            INTEGER NOT NULL,
+  payload_sha256 BLOB NOT NULL,
+  envelope       BLOB NOT NULL,
+  PRIMARY KEY (view, key)
+) STRICT;
+"""
+
+MIGRATIONS: tuple[str, ...] = (
+    _LEDGER + _BESIDE_THE_LEDGER + _VIEWS,
+    _PARTITIONS,
+    _GROUPS,
+    _TRIGGERS,
+    _VIEW_ROWS,
+)
 """Step n takes the schema from version n - 1 to version n. A step that was released is never edited."""
 
 VERSION = len(MIGRATIONS)

@@ -37,9 +37,7 @@ class CatchUp:
             while stream.ledger.lagging:  # noqa: ASYNC110 - the writer has nobody to tell, and this is rare
                 await asyncio.sleep(PAGE_RETRY_SECONDS)
             if isinstance(stream, Group) and stream.replays:
-                stream.replays = False  # one that is asked for while the page is read is read with the next
-                rows = await stream.group_ledger.replayed_page(stream.loaded, stream.room)
-                stream.load_replays([Entry(stream, *row) for row in rows])
+                await self._read_replays(stream)
             else:
                 rows, last_seq = await stream.ledger.pending_page(stream.name, stream.loaded_seq, stream.room)
                 stream.load_page([Entry(stream, *row) for row in rows], last_seq)
@@ -49,6 +47,16 @@ class CatchUp:
         finally:
             stream.paging = False
         self._loaded(stream)
+
+    async def _read_replays(self, group: Group) -> None:
+        limit = group.room
+        group.replays = False  # what is asked for while the page is read is read with the next
+        try:
+            rows = await group.group_ledger.replayed_page(group.loaded, limit)
+        except BaseException:
+            group.replays = True
+            raise
+        group.load_replays([Entry(group, *row) for row in rows], may_be_more=len(rows) >= limit)
 
     async def close(self) -> None:
         """Stop reading."""

@@ -13,6 +13,7 @@ from broker.limits import LEASES_MAX
 from broker.streams.catch_up import CatchUp
 from broker.streams.entry import Entry
 from broker.streams.meter import Meter
+from broker.streams.observer import Observer
 from broker.streams.stream import Stream
 from broker.streams.subscription import Subscription
 
@@ -32,6 +33,8 @@ class Dispatcher:
         self._timer_at_ms = 0
         self._starved: dict[Stream, None] = {}
         """Streams that have an event and a subscriber for it, but found every lease given out."""
+        self.observer: Observer | None = None
+        """Who is told of each thing that happens to an event, if somebody is."""
         self.catch_up = CatchUp(self.pump)
         """Reads what lies behind the windows."""
 
@@ -79,6 +82,8 @@ class Dispatcher:
         entry.unsent = False
         self.lease(entry, deadline_ms)
         subscription.deliver(entry)
+        if self.observer is not None:
+            self.observer.delivered(entry)
 
     def feed_starved(self) -> None:
         """Some leases may be free again: give them to those who wait, in the order in which they came."""
@@ -142,6 +147,8 @@ class Dispatcher:
             entry.holder = None
             stream.in_flight -= 1
             entry.uncounted += entry.unsent
+            if self.observer is not None:
+                self.observer.timed_out(entry)
             self.again(entry, "its lease ran out")
         for stream in touched:
             self.pump(stream)

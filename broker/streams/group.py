@@ -49,13 +49,15 @@ class Group(Stream):
         self.pending += 1
         return True
 
-    def load_replays(self, entries: list[Entry]) -> None:
-        """Take events that are to be delivered again; as many as there was room for may not be all."""
-        self.replays = self.replays or len(entries) >= self.room
+    def load_replays(self, entries: list[Entry], *, may_be_more: bool) -> None:
+        """Take events that are to be delivered again. What does not fit any more is asked for again."""
+        self.replays = self.replays or may_be_more
         for entry in entries:
-            if entry.seq not in self._replaying and self.ring.push(entry):
-                self._replaying.add(entry.seq)
-                self.pending += 1
+            if not self.ring.push(entry):
+                self.replays = True
+                return
+            self._replaying.add(entry.seq)
+            self.pending += 1
 
     @property
     def loaded(self) -> list[int]:

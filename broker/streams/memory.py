@@ -40,6 +40,11 @@ class Intake:
         self._registry = registry
         self._dedupe: Dedupe | None = Dedupe(dedupe_entries) if registry.rule_book.any_in_memory else None
         self._next_seq = MEMORY_SEQ_FIRST
+        self._new: list[tuple[int, InboundEvent]] = []
+        """New events in memory of which nobody was told yet."""
+        self.duplicates = 0
+        self.on_events: Callable[[list[tuple[int, InboundEvent]]], None] = lambda _events: None
+        """Told of new events that are only in memory, in order, before their producers are."""
 
     def submit_events(
         self, events: Sequence[InboundEvent], done: Callable[..., None], causes: Sequence[int] = ()
@@ -52,7 +57,7 @@ class Intake:
         if all(in_memory) and not causes:
             done(self._offered(events))
         elif any(in_memory):
-            _Mixture(events, causes, in_memory, done, self._journal, self._offer, self._registry.pump_offered).start()
+            _Mixture(events, causes, in_memory, done, self._journal, self._offer, self._rise).start()
         else:
             self._journal.submit_events(events, done, causes)
 
@@ -68,8 +73,14 @@ class Intake:
                 duplicates[position] = (event.received_at, False)
             if refusal is not None:
                 refusals[position] = refusal
-        self._registry.pump_offered()
+        self._rise()
         return Receipts(seqs, duplicates, refusals=refusals)
+
+    def _rise(self) -> None:
+        """Let what was offered rise to those who look at it, and to its consumers."""
+        new, self._new = self._new, []
+        self.on_events(new)
+        self._registry.pump_offered()
 
     def _offer(self, event: InboundEvent) -> tuple[int, CourierError | None]:
         """Put an event that is only in memory into its stream; its sequence as in receipts, or why it was refused."""
@@ -77,6 +88,7 @@ class Intake:
         identity = f"{event.source_system}\0{event.source_event_id}".encode()
         known = self._dedupe.claim(identity, _BATCH)
         if known:
+            self.duplicates += 1
             return -known, None
         if not self._registry.offer(self._next_seq, event):
             self._dedupe.abort(identity)
@@ -86,6 +98,7 @@ class Intake:
                 stream=event.stream,
             )
         self._dedupe.commit(identity, self._next_seq)
+        self._new.append((self._next_seq, event))
         self._next_seq += 1
         return self._next_seq - 1, None
 

@@ -20,6 +20,7 @@ from broker.streams.groups import Groups
 from broker.streams.groups_in_memory import GroupsInMemory
 from broker.streams.ledger import GroupBook, Ledger
 from broker.streams.meter import Meter, figures
+from broker.streams.observer import Observer
 from broker.streams.rules import RuleBook
 from broker.streams.stream import Stream
 from broker.streams.subscription import Subscriber, Subscription
@@ -45,6 +46,15 @@ class Registry:
         self.groups = Groups(book or GroupsInMemory(), self.find, self._make, self.all)
         self._offered: dict[Stream, int] = {}
         """Streams that were given events in memory and not pumped yet, and how many."""
+
+    @property
+    def observer(self) -> Observer | None:
+        """Who is told of each thing that happens to an event, if somebody is."""
+        return self._dispatcher.observer
+
+    @observer.setter
+    def observer(self, observer: Observer | None) -> None:
+        self._dispatcher.observer = observer
 
     # Streams.
 
@@ -233,6 +243,8 @@ class Registry:
         self._dispatcher.take_back(subscription, entry)
         stream = entry.stream
         stream.total_acked += 1
+        if self.observer is not None:
+            self.observer.acked(entry)
         stream.settle(entry)
         if entry.in_ledger:
             stream.ledger.processed(entry.seq, entry.attempt)
@@ -248,6 +260,8 @@ class Registry:
         entry = subscription.held(key, attempt)
         self._dispatcher.take_back(subscription, entry)
         entry.stream.total_nacked += 1
+        if self.observer is not None:
+            self.observer.nacked(entry)
         if delay_ms and entry.failures < entry.stream.rules.deliveries_max:
             self._dispatcher.note_attempt(entry)
             self._dispatcher.lease(entry, self._clock.monotonic_ms() + delay_ms)

@@ -21,6 +21,9 @@ DOCUMENT: dict[str, Any] = {
     "triggers": [{"id": "t", "when": {}, "do": [{"action": "notify", "to": "s"}], "limits": {}}],
     "auth": {"tokens": [{"tokenHash": "sha256:" + "0" * 64, "scopes": ["admin:*"], "rate": dict(RATE)}]},
     "log": {},
+    "views": {},
+    "metrics": {},
+    "events": {},
 }
 
 # What else must be set for a value at its bound to be possible.

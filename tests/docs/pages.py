@@ -18,10 +18,12 @@ from click.testing import CliRunner
 from broker import limits
 from broker.cli import exits, main
 from broker.errors import ConfigError, CourierError
+from broker.ops.metrics import DEFINED
 from tests.docs.markdown import ROOT
 
 HTTP, WEBSOCKET, CLI = (ROOT / f"docs/reference/{name}.md" for name in ("http", "websocket", "cli"))
 STDIO = ROOT / "docs/reference/stdio.md"
+METRICS = ROOT / "docs/reference/metrics.md"
 ARCHITECTURE = ROOT / "docs/ARCHITECTURE.md"
 
 COLUMNS = "80"
@@ -145,6 +147,7 @@ def http_bounds() -> str:
             "WHY_CHAIN_MAX": "effects that the life of an event lists",
             "WHY_FOUND_MAX": "events that a search by id finds",
             "WHY_SOURCES_MAX": "sources that a search by id looks at",
+            "SNAPSHOTS_AT_ONCE_MAX": "snapshots that are being sent at once; one more is answered with `503 saturated`",
             "DISCARD_REASON_BYTES_MAX": "bytes of the `reason` of a discard",
             "FILTER_TEXT_BYTES_MAX": "bytes of one part of a filter",
         }
@@ -164,6 +167,8 @@ def websocket_bounds() -> str:
             "DELIVER_BATCH_MAX": "`batch`, in envelopes of one frame",
             "WRITE_BYTES_MAX": "bytes after which a write, and a frame of a batch, takes no further event",
             "STALLED_READER_MS_MAX": "milliseconds that a connection may take no byte of what is to be sent",
+            "VIEW_ENTRIES_DEFAULT": "addresses in a view, unless `views.maxEntries` says otherwise",
+            "VIEW_BYTES_DEFAULT": "bytes of envelopes in a view, unless `views.maxBytes` says otherwise",
             "LEASES_MAX": "deliveries that are out at once, over all streams",
         }
     )
@@ -183,6 +188,15 @@ def stdio_bounds() -> str:
     )
 
 
+def metrics() -> str:
+    """Every metric with its type and labels, by name."""
+    rows = [
+        (f"`{each.name}`", each.kind, ", ".join(f"`{label}`" for label in each.labels), each.meaning)
+        for each in sorted(DEFINED.values())
+    ]
+    return table(("Metric", "Type", "Labels", "Meaning"), rows)
+
+
 # The tree.
 
 
@@ -200,6 +214,7 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "bounds of HTTP": (HTTP, http_bounds),
     "bounds of WebSocket": (WEBSOCKET, websocket_bounds),
     "bounds of stdio": (STDIO, stdio_bounds),
+    "metrics": (METRICS, metrics),
     "layers": (ARCHITECTURE, layers),
 }
 

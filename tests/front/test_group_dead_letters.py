@@ -165,5 +165,6 @@ async def test_retention_keeps_the_dead_letters_of_a_group(start_app: StartApp, 
     await flushed(app)
     await app.journal.execute(lambda _connection: None)
     clock.advance(3_600_000)
-    assert await app.core._retention.sweep() == 1
+    await app.views.store_of("latestPerAgent").save()
+    assert await app.core.retention.sweep() == 1
     assert (await client.get("v1/dead-letters/1?group=a")).body["envelope"]["id"] == "e-1"

@@ -159,6 +159,26 @@ async def test_a_ledger_of_the_second_version_learns_of_groups_which_get_its_eve
     assert ([each.source_event_id for each in events], last_seq) == (["e-1"], 1)
 
 
+def test_a_ledger_of_the_second_version_keeps_its_events_and_has_room_for_views(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "courier.db"
+    with monkeypatch.context() as before:
+        before.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+        before.setattr(schema, "VERSION", 2)
+        writing = connection.open_writer(path, synchronous="full")
+        writing.execute(
+            "INSERT INTO ledger (seq, contract, stream, type, source_system, source_event_id, state_changed_at, "
+            "received_at, ingest_last_seen_at, payload_sha256, envelope, partition_key) "
+            "VALUES (1, 'courier', 's', 't', 'stream:s', 'e-1', 1, 1, 1, zeroblob(32), x'7b7d', 'k')"
+        )
+        writing.close()
+    writing = connection.open_writer(path, synchronous="full")
+    assert writing.execute("SELECT source_event_id, partition_key FROM ledger").fetchall() == [("e-1", "k")]
+    assert writing.execute("SELECT count(*) FROM view_rows").get == 0
+    writing.close()
+
+
 def test_a_migration_that_fails_leaves_the_version_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "courier.db"
     connection.open_writer(path, synchronous="full").close()
