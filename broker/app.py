@@ -13,10 +13,13 @@ from broker.admission.gate import Gate
 from broker.admission.quota import quota_for
 from broker.clock import Clock, SystemClock
 from broker.config import Auth, Config
+from broker.contracts.inbound import InboundEvent
+from broker.deliveries.tail import Tails
 from broker.front.asyncapi import asyncapi
 from broker.front.dead_letters import DeadLetterEndpoints
 from broker.front.documents import Documents
 from broker.front.enqueue import Enqueue
+from broker.front.figures import Figures
 from broker.front.guard import Guard
 from broker.front.openapi import openapi
 from broker.front.probes import PROMISES, Probes
@@ -24,6 +27,7 @@ from broker.front.publish import Publish
 from broker.front.queries import Queries
 from broker.front.server import Server, check_exposure
 from broker.front.subscribe import Subscribe
+from broker.front.tail import Tail
 from broker.journal import reader
 from broker.journal.dead_letters import DeadLetters
 from broker.journal.journal import Journal
@@ -51,12 +55,16 @@ class App:
         """Set when the journal has failed for good and the process must end."""
         self._publish = Publish(self.gate, journal.room)
         self._subscribe = Subscribe(self.registry)
+        self._tails = Tails()
+        self._tail = Tail(self._tails, journal.readers)
+        intake.on_offered = self._tails.show_one
+        self._figures = Figures(self.registry, journal.readers, clock)
         self._queries = Queries(self.registry, journal.readers)
         self._dead_letters = DeadLetterEndpoints(DeadLetters(journal, clock))
         self._probes = Probes(journal.health, journal.synchronous, lambda: self.gate.draining)
         self._retention = Retention(journal, config.journal.retention, clock)
         self._sweeping: asyncio.Task[None] | None = None
-        journal.on_events = self.registry.committed
+        journal.on_events = self._committed
         journal.on_fatal = lambda _reason: self.failed.set()
         self._add_routes()
 
@@ -67,6 +75,8 @@ class App:
         route("POST", "/v1/enqueue", Enqueue(self.gate).handle)
         route("GET", "/v1/publish", self._publish.handle)
         route("GET", "/v1/subscribe", self._subscribe.handle)
+        route("GET", "/v1/tail", self._tail.handle)
+        route("GET", "/v1/stats", self._figures.handle)
 
         route("GET", "/v1/streams", self._queries.list_streams)
         route("GET", "/v1/streams/{stream:.+}/stats", self._queries.stats)
@@ -80,6 +90,10 @@ class App:
         route("POST", "/v1/dead-letters/{seq:[^/]+}/discard", self._dead_letters.discard)
         route("GET", "/openapi.json", Documents(openapi()).handle)
         route("GET", "/asyncapi.json", Documents(asyncapi()).handle)
+
+    def _committed(self, events: list[tuple[int, InboundEvent]]) -> None:
+        self.registry.committed(events)
+        self._tails.show(events)
 
     @classmethod
     async def start(cls, config: Config, clock: Clock | None = None) -> "App":
@@ -122,7 +136,8 @@ class App:
         else:
             self.gate.quota.replace_tokens(auth)
         objection = self._authenticator.objection
-        return sum(await asyncio.gather(self._publish.revoke(objection), self._subscribe.revoke(objection)))
+        endpoints = (self._publish, self._subscribe, self._tail)
+        return sum(await asyncio.gather(*(endpoint.revoke(objection) for endpoint in endpoints)))
 
     @property
     def promise(self) -> str:
@@ -135,6 +150,7 @@ class App:
         await self.server.stop_listening()
         await self._publish.close()
         await self._subscribe.close()
+        await self._tail.close()
         await self.server.close()
         await self.registry.close()
         if self._sweeping is not None:

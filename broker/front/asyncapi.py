@@ -1,4 +1,4 @@
-"""The AsyncAPI document: the two WebSockets, from the table of endpoints and the shapes of their frames."""
+"""The AsyncAPI document: the WebSockets, from the table of endpoints and the shapes of their frames."""
 
 from typing import Annotated, Any
 
@@ -91,9 +91,24 @@ class DeliveryBatch(Shape):
     deliver: Annotated[list[BatchedDelivery], Meta(min_length=1, max_length=DELIVER_BATCH_MAX)]
 
 
+class Shown(Shape):
+    """An event that was committed; its envelope is null when it cannot be shown any more."""
+
+    stream: str
+    seq: shapes.Seq
+    envelope: Raw
+
+
+class Missed(Shape):
+    """So many events came here that were not kept for this reader."""
+
+    missed: Annotated[int, Meta(ge=1)]
+
+
 FRAMES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "publish": ((shapes.EnqueueRequest,), (Window, PublishAck, shapes.Error)),
     "subscribe": ((Credit, Ack, Nack, Extend), (Delivery, DeliveryBatch, shapes.Error)),
+    "tail": ((), (Shown, Missed, shapes.Error)),
 }
 """What each socket takes, and what it sends."""
 
@@ -108,7 +123,8 @@ def asyncapi() -> dict[str, Any]:
     operations: dict[str, Any] = {}
     for endpoint in sockets:
         taken, sent = FRAMES[endpoint.name]
-        operations[f"{endpoint.name}.receive"] = _operation(endpoint, "receive", taken)
+        if taken:
+            operations[f"{endpoint.name}.receive"] = _operation(endpoint, "receive", taken)
         operations[f"{endpoint.name}.send"] = _operation(endpoint, "send", sent)
     return {
         "asyncapi": "3.0.0",

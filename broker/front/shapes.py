@@ -100,6 +100,20 @@ class StreamStats(Shape):
     totals: StreamTotals
 
 
+class StreamFigures(StreamStats):
+    """A stream in figures, with its name and the age of its oldest unfinished event in milliseconds."""
+
+    stream: str
+    oldest_ms: float | None
+
+
+class FiguresPage(Shape):
+    """Streams in figures, sorted by name; `next` is the `after` of the next page."""
+
+    streams: list[StreamFigures]
+    next: str | None
+
+
 class Receipt(Shape):
     """What became of one identity."""
 

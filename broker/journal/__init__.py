@@ -10,6 +10,8 @@ connection     opening the file, with its settings verified
 checkpointer   keeps the WAL short
 reader         queries, on connections that cannot write
 browse         looking through one stream, whatever its events' state
+follow         looking through the streams of a pattern, for a follower
+oldest         the oldest unfinished event of a stream
 dead_letters   what was given up, and how it comes back
 retention      finished events give up their contents
 backup         a copy of the journal, and the proof that it is whole

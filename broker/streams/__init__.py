@@ -8,5 +8,6 @@ meter          how fast, and how long it takes
 stream         the window of waiting events of one stream
 subscription   a subscriber's place at a stream or a pattern
 catch_up       behind the window: pages of the ledger
+oldest         how old the head of a window is
 registry       all streams and all leases
 """

@@ -33,6 +33,8 @@ class Intake:
         self._registry = registry
         self._dedupe: Dedupe | None = Dedupe(dedupe_entries) if registry.rule_book.any_in_memory else None
         self._next_seq = MEMORY_SEQ_FIRST
+        self.on_offered: Callable[[int, InboundEvent], None] = lambda _seq, _event: None
+        """Told of every new event that is only in memory."""
 
     def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
         """As the journal's; `done` learns of events in memory at once, and of a mixture after the commit."""
@@ -94,5 +96,6 @@ class Intake:
             )
             return 0
         self._dedupe.commit(identity, self._next_seq)
+        self.on_offered(self._next_seq, event)
         self._next_seq += 1
         return self._next_seq - 1

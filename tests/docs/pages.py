@@ -155,6 +155,9 @@ def websocket_bounds() -> str:
             "WRITE_BYTES_MAX": "bytes after which a write, and a frame of a batch, takes no further event",
             "STALLED_READER_MS_MAX": "milliseconds that a connection may take no byte of what is to be sent",
             "LEASES_MAX": "deliveries that are out at once, over all streams",
+            "FOLLOWERS_MAX": "connections that follow at once",
+            "TAIL_WAITING_MAX": "events that wait for one follower",
+            "TAIL_WAITING_BYTES_MAX": "bytes of envelopes that wait for one follower",
         }
     )
 
