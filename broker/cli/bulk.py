@@ -1,7 +1,8 @@
 """An action on all dead letters that match: counted, confirmed, and followed while it runs."""
 
+import signal
 import sys
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 import orjson
@@ -20,25 +21,26 @@ def letters(count: int) -> str:
     return f"{count:,} dead letter{'' if count == 1 else 's'}"
 
 
-def confirmed(action: str, count: int) -> None:
+def _confirm(action: str, count: int) -> None:
     """Ask the person at the terminal; whoever says no ends the command. Where nobody sits, nobody is asked."""
     if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
         return
+    signal.siginterrupt(signal.SIGINT, True)  # uvloop has turned that off: Ctrl-C would wait for Enter
     if not click.confirm(f"{action} {letters(count)}?", err=True):
         fail("nothing was done", exits.FAILED)
 
 
-def bulk(client: Client, action: str, body: dict[str, Any], *, dry_run: bool, ask: bool, person: bool) -> NoReturn:
-    """Count them, ask, and do it; end the command."""
+def bulk(client: Client, action: str, body: dict[str, Any], *, dry_run: bool, ask: bool, person: bool) -> None:
+    """Count them, ask, and do it."""
     if dry_run or ask:
         matching = call(_count(client, action, body))
         if dry_run:
             put(f"would {action} {letters(matching)}") if person else put_json({"matching": matching})
-            sys.exit(0)
+            return
         if matching == 0:
             say("there are no dead letters that match")
-            sys.exit(0)
-        confirmed(action, matching)
+            return
+        _confirm(action, matching)
     run(_act(client, action, body, person=person))
 
 

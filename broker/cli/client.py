@@ -52,9 +52,10 @@ def _checked_url(_context: click.Context, _option: click.Parameter, url: str) ->
     return url
 
 
-def run(main: Coroutine[Any, Any, int | None]) -> NoReturn:
-    """Run a client until it is done, and end with its code."""
-    sys.exit(call(main) or 0)
+def run(main: Coroutine[Any, Any, int | None]) -> None:
+    """Run a client until it is done; if it returns an exit code, end with that."""
+    if code := call(main):
+        sys.exit(code)
 
 
 def call(main: Coroutine[Any, Any, T]) -> T:
@@ -116,19 +117,25 @@ def _new_token(scope: str) -> str:
     return f"courier token new NAME --scope '{scope}'"
 
 
+def session(url: str, token: str | None) -> aiohttp.ClientSession:
+    """A client session for one broker."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    # No bound on the whole: a bulk replay takes as long as its rate says, and says how far it is all the time.
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS_MAX, sock_read=SILENCE_SECONDS_MAX)
+    return aiohttp.ClientSession(base_url=url.rstrip("/") + "/", headers=headers, timeout=timeout)
+
+
 class Client:
     """Requests to one broker. `scope` is what a token needs for them."""
 
     def __init__(self, url: str, token: str | None, scope: str) -> None:
-        self._url = url.rstrip("/") + "/"
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._url = url
+        self._token = token
         self._scope = scope
         self._session: aiohttp.ClientSession
 
     async def __aenter__(self) -> "Client":
-        # No bound on the whole: a bulk replay takes as long as its rate says, and says how far it is all the time.
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS_MAX, sock_read=SILENCE_SECONDS_MAX)
-        self._session = aiohttp.ClientSession(base_url=self._url, headers=self._headers, timeout=timeout)
+        self._session = session(self._url, self._token)
         return self
 
     async def __aexit__(self, *details: object) -> None:

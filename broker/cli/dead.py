@@ -8,7 +8,7 @@ import click
 import msgspec
 import orjson
 
-from broker.cli.bulk import bulk, confirmed
+from broker.cli.bulk import bulk
 from broker.cli.client import Client, broker_options, expect, run
 from broker.cli.events import one_line
 from broker.cli.groups import Group
@@ -158,7 +158,7 @@ def _acting(command: F) -> F:
     """Add what replaying and discarding have in common."""
     every = click.option("--all", "every", is_flag=True, help="All dead letters.")
     dry = click.option("--dry-run", is_flag=True, help="Only say how many there are.")
-    yes = click.option("-y", "--yes", is_flag=True, help="Do not ask, on a terminal, before more than one is touched.")
+    yes = click.option("-y", "--yes", is_flag=True, help="With filters or --all: do not ask first.")
     seqs = click.argument("seqs", type=SEQ, nargs=-1, metavar="[SEQ]...")
     return seqs(_filters(every(dry(yes(command)))))
 
@@ -213,7 +213,8 @@ def replay(
     client, person = Client(url, token, "admin:*"), for_person(as_json)
     if seqs:
         run(_one_by_one(client, "replay", seqs, b"", dry_run=dry_run, person=person))
-    bulk(client, "replay", body, dry_run=dry_run, ask=not yes, person=person)
+    else:
+        bulk(client, "replay", body, dry_run=dry_run, ask=not yes, person=person)
 
 
 @dead.command(
@@ -248,10 +249,9 @@ def discard(
     _check_selection(seqs, wanted, every)
     client, person = Client(url, token, "admin:*"), for_person(as_json)
     if seqs:
-        if not dry_run and len(seqs) > 1 and not yes:
-            confirmed("discard", len(seqs))
         run(_one_by_one(client, "discard", seqs, orjson.dumps({"reason": because}), dry_run=dry_run, person=person))
-    bulk(client, "discard", {"filter": wanted, "reason": because}, dry_run=dry_run, ask=not yes, person=person)
+    else:
+        bulk(client, "discard", {"filter": wanted, "reason": because}, dry_run=dry_run, ask=not yes, person=person)
 
 
 async def _one_by_one(

@@ -84,6 +84,7 @@ def pub(
     person = for_person(as_json)
     if from_stdin:
         run(_publish_lines(client_options, template, person))
+        return
     try:
         request = template.request(os.fsencode(json), event_id=event_id)
     except NotAnEvent as problem:

@@ -124,8 +124,7 @@ def _screen(in_place: bool) -> Iterator[None]:
 
 
 def _redraw(lines: Sequence[str]) -> None:
-    _write(_HOME + "".join(f"{line}{_CLEAR_LINE_END}\r\n" for line in lines[:-1]))
-    _write(f"{lines[-1]}{_CLEAR_LINE_END}{_CLEAR_BELOW}")
+    _write(_HOME + f"{_CLEAR_LINE_END}\r\n".join(lines) + _CLEAR_LINE_END + _CLEAR_BELOW)
 
 
 def _write(text: str) -> None:

@@ -52,11 +52,12 @@ class BrokerProcess:
         *,
         config: Mapping[str, object] | None = None,
         file: Path | None = None,
+        port: int = 0,
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.data = data
         home = data.parent
-        command = [sys.executable, "-m", "broker", "serve", "--port", "0", "--data", str(data)]
+        command = [sys.executable, "-m", "broker", "serve", "--port", str(port), "--data", str(data)]
         if config is not None:
             file = home / f"{data.name}.yaml"
             file.write_text(yaml.safe_dump(dict(config)))
