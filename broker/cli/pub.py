@@ -1,5 +1,6 @@
 """`courier pub`: put events on a stream."""
 
+import asyncio
 import os
 from typing import Any
 
@@ -116,12 +117,19 @@ async def _publish_lines(client_options: tuple[str, str | None, str], template: 
                 await publisher.run(StdinLines())
             except GaveUp as end:
                 progress.say(str(end))
-                line = publisher.first_unanswered
-                say(f"the lines before {line} are stored or reported; start again from line {line}: tail -n +{line}")
+                say(_where_to_start_again(publisher))
                 return end.exit_code
+            except asyncio.CancelledError:  # Ctrl-C
+                progress.say(_where_to_start_again(publisher))
+                raise
     if person:
         put(_summary(publisher))
     return exits.REFUSED if publisher.refused else 0
+
+
+def _where_to_start_again(publisher: Publisher) -> str:
+    line = publisher.first_unanswered
+    return f"the lines before {line} are stored or reported; start again from line {line}: tail -n +{line}"
 
 
 def _summary(publisher: Publisher) -> str:

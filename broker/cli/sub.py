@@ -6,6 +6,7 @@ from typing import Any
 import aiohttp
 import click
 import msgspec
+from click.core import ParameterSource
 
 from broker.cli.client import Client, broker_options, run
 from broker.cli.events import event_line, one_line
@@ -53,6 +54,7 @@ Examples:
     help="How many events may be on their way at once.",
 )
 @click.option("--ack/--no-ack", default=True, show_default=True, help="Acknowledge what was printed.")
+@click.option("--nack", is_flag=True, help="Refuse what was printed: it goes to the tail of its stream.")
 @click.option("--batch", type=click.IntRange(1, DELIVER_BATCH_MAX), help="Let one frame carry so many events.")
 @click.option("--group", metavar="NAME", help="Take part in this consumer group of the stream.")
 @reconnect_option
@@ -63,6 +65,7 @@ def sub(
     count: int | None,
     credit: int,
     ack: bool,
+    nack: bool,
     batch: int | None,
     group: str | None,
     reconnect: bool,
@@ -75,15 +78,18 @@ def sub(
     Each envelope is one JSON line: what its producer sent, without line breaks. On a terminal, it is a line
     with its sequence, stream, type, id and payload.
 
-    An event is acknowledged after it was printed. With --no-ack, it goes back when this command ends, and
-    the delivery counts as an attempt.
+    An event is acknowledged after it was printed. With --no-ack, it goes back to the head of its stream when this
+    command ends; with --nack, it goes to the tail at once. Both count as an attempt.
     """
+    if nack and click.get_current_context().get_parameter_source("ack") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--nack is neither --ack nor --no-ack; give one of them")
+    answer = "nack" if nack else "ack" if ack else None
     params = {"stream": stream}
     if batch is not None:
         params["batch"] = str(batch)
     if group is not None:
         params["group"] = group
-    consumer = Consumer(params, count, credit, ack=ack, person=for_person(as_json))
+    consumer = Consumer(params, count, credit, answer, person=for_person(as_json))
 
     async def connect(begun: Callable[[], None]) -> None:
         async with Client(url, token, f"streams:{stream}:subscribe") as client:
@@ -95,11 +101,14 @@ def sub(
 class Consumer:
     """Takes events until it has as many as it was told to, over as many connections as that needs."""
 
-    def __init__(self, params: dict[str, str], count: int | None, credit: int, *, ack: bool, person: bool) -> None:
+    def __init__(
+        self, params: dict[str, str], count: int | None, credit: int, answer: str | None, *, person: bool
+    ) -> None:
         self._params = params
+        self._stream = None if "*" in params["stream"] else params["stream"]
         self._left = count
         self._credit = credit
-        self._ack = ack
+        self._answer = answer
         self._person = person
 
     async def take(self, client: Client, begun: Callable[[], None]) -> None:
@@ -126,13 +135,13 @@ class Consumer:
             yield _Delivery(frame.deliver, frame.attempt, frame.seq)
 
     async def _done(self, socket: aiohttp.ClientWebSocketResponse, delivery: _Delivery, granted: int) -> int:
-        """Print an event, acknowledge it, and grant what it took, if more are wanted; how much was granted."""
+        """Print an event, answer it, and grant what it took, if more are wanted; how much was granted."""
         envelope = bytes(delivery.envelope)
-        put(event_line(delivery.seq, None, envelope, delivery.attempt) if self._person else one_line(envelope))
+        put(event_line(delivery.seq, self._stream, envelope, delivery.attempt) if self._person else one_line(envelope))
         if self._left is not None:
             self._left -= 1
-        if self._ack:
-            await socket.send_json({"ack": delivery.seq})
+        if self._answer is not None:
+            await socket.send_json({self._answer: delivery.seq})
         if self._left is not None and granted - 1 >= self._left:
             return 0
         await socket.send_json({"credit": 1})

@@ -36,6 +36,14 @@ def test_batches_bring_as_many_as_were_wanted_and_no_more(
     assert (stats["depth"], totals["out"], totals["ack"]) == (10 - count, count, count)
 
 
+def test_a_nack_sends_an_event_to_the_tail(broker: BrokerProcess) -> None:
+    publish(broker, "s", "1", "2")
+    assert payloads(courier("sub", "s", "-n", "1", "--nack", "--url", broker.url).stdout) == ["1"]
+    assert payloads(courier("sub", "s", "-n", "2", "--url", broker.url).stdout) == ["2", "1"]
+    ended = courier("sub", "s", "--nack", "--no-ack", "--url", broker.url)
+    assert (ended.returncode, ended.stdout) == (2, b"")
+
+
 def test_a_group_is_asked_for_in_the_query() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"

@@ -146,7 +146,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(broker: BrokerProcess, command:
 
 
 @pytest.mark.parametrize("command", [["sub", "s"], ["tail", "s", "--from", "1"], ["top"], ["pub", "s", "-"]])
-def test_ctrl_c_ends_it_quietly(broker: BrokerProcess, command: list[str]) -> None:
+def test_ctrl_c_ends_it_without_a_trace(broker: BrokerProcess, command: list[str]) -> None:
     pub(broker, "s", '"before"')
     with courier_on_terminal(*command, env=url(broker)) as running:
         if command[0] == "pub":
@@ -159,6 +159,7 @@ def test_ctrl_c_ends_it_quietly(broker: BrokerProcess, command: list[str]) -> No
     assert code == 130
     assert "Traceback" not in text
     assert "Aborted" not in text
+    assert ("start again from line 2" in text) == (command[0] == "pub")
 
 
 def test_a_shell_sees_one_command_like_any_other(broker: BrokerProcess) -> None:
