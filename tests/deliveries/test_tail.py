@@ -99,6 +99,16 @@ async def test_events_in_memory_are_in_no_page_and_are_kept_or_counted(monkeypat
     assert await frames(queue) == [shown(first), {"missed": 1}]
 
 
+async def test_what_the_next_page_will_have_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "TAIL_WAITING_MAX", 1)
+    queue = TailQueue("s")
+    queue.offer(1, event())
+    queue.before_page()
+    queue.offer(MEMORY_SEQ_FIRST, event())
+    assert queue.after_last_page(1)
+    assert await frames(queue) == [shown(MEMORY_SEQ_FIRST)]
+
+
 async def test_there_are_only_so_many_followers() -> None:
     tails = Tails()
     opened = [tails.follow("s") for _ in range(FOLLOWERS_MAX)]

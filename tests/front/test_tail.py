@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from broker.app import App
 from broker.config import Auth, Token
 from broker.deliveries import tail
+from broker.front import tail as front_tail
+from broker.journal.follow import follow
 from tests.conftest import Connect, StartApp
 from tests.support.client import PATIENCE_SECONDS, Client, assert_error
 from tests.support.events import STREAM, raw_body, raw_envelope
@@ -81,6 +84,33 @@ async def test_the_past_is_shown_from_a_sequence_on_and_then_what_comes(client: 
     async with follower(client, "a/**", **{"from": "7"}) as shown:
         await client.enqueue("e-7", "a/b")
         assert await shown.seqs(1) == [7]
+
+
+async def test_the_past_is_that_of_the_pattern_and_no_more(client: Client) -> None:
+    for name in ("a/b/c", "a/b", "ab", "a/c"):
+        await client.enqueue("e-1", name)
+    async with follower(client, "a/*", **{"from": "1"}) as shown:
+        assert await shown.seqs(2) == [2, 4]
+
+
+async def test_what_comes_while_a_page_is_read_and_finds_no_room_is_in_the_next_page(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+
+    def slow_follow(*arguments: Any) -> Any:
+        page = follow(*arguments)
+        reading.set()
+        assert go_on.wait(PATIENCE_SECONDS)
+        return page
+
+    monkeypatch.setattr(tail, "TAIL_WAITING_MAX", 2)
+    monkeypatch.setattr(front_tail, "follow", slow_follow)
+    async with follower(client, **{"from": "1"}) as shown:
+        assert await asyncio.to_thread(reading.wait, PATIENCE_SECONDS)
+        await client.enqueue_all(*(f"e-{number}" for number in range(5)))
+        go_on.set()
+        assert await shown.seqs(5) == [1, 2, 3, 4, 5]
 
 
 async def test_the_past_and_the_present_meet_without_a_gap_and_without_a_repetition(client: Client) -> None:
