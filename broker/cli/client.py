@@ -71,7 +71,8 @@ def call(main: Coroutine[Any, Any, T]) -> T:
 
 def unreachable(error: Exception) -> str:
     """Why no broker answers, and what to do."""
-    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
+    is_tls = isinstance(error, aiohttp.ClientSSLError)
+    if isinstance(error, aiohttp.ClientConnectorError) and not is_tls and error.os_error.errno:
         reason = f"{error.host}:{error.port}: {os.strerror(error.os_error.errno).lower()}"
     else:
         reason = " ".join(str(error).split()) or type(error).__name__

@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from broker.cli import exits
+from broker.cli.output import NotWritten, say
 from broker.config.keys import nearest
 
 OTHER_WORDS: Final = {
@@ -53,6 +54,14 @@ class Group(click.Group):
         except (KeyboardInterrupt, click.Abort):
             sys.exit(exits.INTERRUPTED)
         except BrokenPipeError:
-            # What Python still has for stdout must go somewhere when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _let_stdout_go()
             sys.exit(exits.BROKEN_PIPE)
+        except NotWritten as problem:
+            _let_stdout_go()
+            say(str(problem))
+            sys.exit(exits.FAILED)
+
+
+def _let_stdout_go() -> None:
+    """What Python still has for stdout must go somewhere when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

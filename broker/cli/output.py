@@ -24,14 +24,23 @@ def for_person(as_json: bool) -> bool:
     return not as_json and is_terminal(sys.stdout)
 
 
+class NotWritten(Exception):
+    """What was to go to stdout did not get there, for a reason other than a reader that went away."""
+
+
 def put(line: str | bytes) -> None:
-    """One line of data. It is out when this returns."""
-    click.echo(line)
+    """One line of data. It is out when this returns; raise NotWritten or BrokenPipeError when it is not."""
+    try:
+        click.echo(line)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise NotWritten(f"stdout cannot be written: {error.strerror}") from None
 
 
 def put_json(value: Any) -> None:
     """One line of JSON."""
-    click.echo(orjson.dumps(value))
+    put(orjson.dumps(value))
 
 
 def say(message: str) -> None:

@@ -4,17 +4,25 @@ import json
 import socket
 import subprocess
 import sys
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import StartBroker
-from tests.support.process import BrokerProcess, courier, environment
+from tests.support.process import BrokerProcess, courier, environment, until
 from tests.support.publish import publish, publish_all
 
 
 def payloads(output: bytes) -> list[Any]:
     return [json.loads(line)["payload"] for line in output.splitlines()]
+
+
+def acknowledged(broker: BrokerProcess) -> int:
+    """How many events of the stream `s` were acknowledged."""
+    with urllib.request.urlopen(f"{broker.url}/v1/streams/s/stats") as response:
+        return int(json.load(response)["totals"]["ack"])
 
 
 def test_a_pattern_takes_from_every_stream(broker: BrokerProcess) -> None:
@@ -34,6 +42,21 @@ def test_batches_bring_as_many_as_were_wanted_and_no_more(
     (stats,) = map(json.loads, courier("streams", "--url", broker.url).stdout.splitlines())
     totals = stats["totals"]
     assert (stats["depth"], totals["out"], totals["ack"]) == (10 - count, count, count)
+
+
+def test_an_event_that_could_not_be_written_is_not_acknowledged(broker: BrokerProcess) -> None:
+    publish(broker, "s", "1")
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "broker", "sub", "s", "-n", "1", "--url", broker.url],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            timeout=30,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (1, b"courier: stdout cannot be written: No space left on device\n")
+    assert payloads(courier("sub", "s", "-n", "1", "--url", broker.url).stdout) == ["1"]
 
 
 def test_a_nack_sends_an_event_to_the_tail(broker: BrokerProcess) -> None:
@@ -75,6 +98,7 @@ def test_with_reconnect_it_goes_on_when_the_broker_is_back(broker_process: Start
         assert process.stdout is not None
         publish(broker, "s", "before")
         assert json.loads(process.stdout.readline())["id"] == "before"
+        until(lambda: acknowledged(broker) == 1)
         assert broker.terminate_and_wait() == 0
         successor = broker_process(data=broker.data, port=broker.port)
         publish(successor, "s", "after")
