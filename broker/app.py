@@ -16,6 +16,7 @@ from broker.front.asyncapi import asyncapi
 from broker.front.dead_letters import DeadLetterEndpoints
 from broker.front.documents import Documents
 from broker.front.enqueue import Enqueue
+from broker.front.figures import Figures
 from broker.front.groups import GroupEndpoints
 from broker.front.guard import Guard
 from broker.front.metrics import MetricsEndpoint
@@ -26,6 +27,7 @@ from broker.front.queries import Queries
 from broker.front.replies import REFUSALS
 from broker.front.server import Server, check_exposure
 from broker.front.subscribe import Subscribe
+from broker.front.tail import Tail
 from broker.front.triggers import TriggerEndpoints
 from broker.front.views import ViewEndpoints
 from broker.front.why import Why
@@ -56,6 +58,8 @@ class App:
         """Set when the journal has failed for good and the process must end."""
         self._publish = Publish(self.gate, journal.room)
         self._subscribe = Subscribe(self.registry)
+        self._tail = Tail(core.tails, journal.readers)
+        self._figures = Figures(self.registry, journal.readers, core.clock)
         self._groups = GroupEndpoints(self.registry)
         self._queries = Queries(self.registry, journal.readers)
         self._dead_letters = DeadLetterEndpoints(DeadLetters(journal, core.clock, self.registry.replayed))
@@ -89,6 +93,7 @@ class App:
                 "live": lambda: self._view_endpoints.open_sockets,
                 "publish": lambda: self._publish.open_sockets,
                 "subscribe": lambda: self._subscribe.open_sockets,
+                "tail": lambda: self._tail.open_sockets,
             },
         )
         self.metrics.add(FrontMetrics(front))
@@ -105,6 +110,8 @@ class App:
         route("POST", "/v1/enqueue", Enqueue(self.gate).handle)
         route("GET", "/v1/publish", self._publish.handle)
         route("GET", "/v1/subscribe", self._subscribe.handle)
+        route("GET", "/v1/tail", self._tail.handle)
+        route("GET", "/v1/stats", self._figures.handle)
 
         route("GET", "/v1/streams", self._queries.list_streams)
         route("GET", "/v1/streams/{stream:.+}/stats", self._queries.stats)
@@ -158,7 +165,7 @@ class App:
         else:
             self.gate.quota.replace_tokens(auth)
         objection = self._authenticator.objection
-        sockets = (self._publish, self._subscribe, self._view_endpoints)
+        sockets = (self._publish, self._subscribe, self._tail, self._view_endpoints)
         return sum(await asyncio.gather(*(each.revoke(objection) for each in sockets)))
 
     def reopen_logs(self) -> None:
@@ -178,5 +185,6 @@ class App:
         await self._publish.close()
         await self._subscribe.close()
         await self._view_endpoints.close()
+        await self._tail.close()
         await self.server.close()
         await self.core.close()

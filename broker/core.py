@@ -17,6 +17,7 @@ from broker.admission.quota import quota_for
 from broker.clock import Clock
 from broker.config import Config, Streams
 from broker.contracts.inbound import InboundEvent
+from broker.deliveries.tail import Tails
 from broker.journal import reader
 from broker.journal.journal import Journal
 from broker.journal.retention import Retention
@@ -108,6 +109,8 @@ class Core:
         """Wait until so many events may be submitted."""
         self.views = views or Views(config.views, None)
         """The views that are kept (003 §9)."""
+        self.tails = Tails()
+        """Those who look at every event that comes, without consuming it."""
         self.events_log: EventLog | None = None
         """A line for each thing that happens to an event, if that is wanted."""
         if config.events.log is not None:
@@ -124,6 +127,7 @@ class Core:
         if self.events_log is not None:
             self.events_log.enqueued(events)
         self.views.take(events)
+        self.tails.show(events)
 
     def _wire_triggers(self) -> None:
         """Without rules, the gate does not know of triggers."""
@@ -165,6 +169,7 @@ class DurableCore(Core):
             self.registry.committed(events)
         finally:
             self.views.take(events)
+            self.tails.show(events)
 
     @classmethod
     async def open(cls, directory: Path, config: Config, clock: Clock) -> "DurableCore":

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from broker.cli.groups import Group
 from broker.config.grammar import principal_problem, scope_problem
 from broker.config.keys import nearest, quoted
 from broker.limits import RATE_BURST_MAX, RATE_PER_SECOND_MAX, RATE_PER_SECOND_MIN
@@ -24,6 +25,7 @@ _ACTIONS: Final = {
 
 
 @click.group(
+    cls=Group,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 Example:

@@ -1,39 +1,39 @@
 """`courier why`: the whole life of one event, and the reasons for it."""
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
-import aiohttp
 import click
-import orjson
 
 from broker.cli import exits
-from broker.cli.client import broker_options, fail, refused, run, session
+from broker.cli.client import Client, broker_options, expect, fail, run
+from broker.cli.output import for_person, json_option, put, put_json
+from broker.cli.terminal import shown
 from broker.limits import SEQ_MAX
 
 
 @click.command(
+    short_help="Tell the whole life of one event, and the reasons for it.",
     epilog="""\b
 Examples:
   courier why e-91a
   courier why e-91a --stream agents/Jen/inbox
   courier why --seq 17 --json
-"""
+""",
 )
 @click.argument("event_id", required=False)
 @click.option("--stream", help="The stream that it is on, if others have an event of this id too.")
 @click.option("--source", help="Where it came from, such as stream:agents/Jen/inbox or trigger:RULE.")
 @click.option("--seq", type=click.IntRange(1, SEQ_MAX), help="Its sequence, instead of its id.")
-@click.option("--json", "in_json", is_flag=True, help="Print what the broker answers, as one line of JSON.")
+@json_option
 @broker_options
 def why(
     event_id: str | None,
     stream: str | None,
     source: str | None,
     seq: int | None,
-    in_json: bool,
+    as_json: bool,
     url: str,
     token: str | None,
 ) -> None:
@@ -46,31 +46,22 @@ def why(
     if seq is not None and (stream or source):
         raise click.UsageError("--stream and --source go with an id; a sequence needs neither")
     named = {"id": event_id, "stream": stream, "source": source, "seq": seq}
-    run(_tell(url, token, {key: str(value) for key, value in named.items() if value is not None}, in_json))
+    wanted = {key: str(value) for key, value in named.items() if value is not None}
+    run(_tell(Client(url, token, f"streams:{stream or '*'}:subscribe"), wanted, person=for_person(as_json)))
 
 
-async def _tell(url: str, token: str | None, named: dict[str, str], in_json: bool) -> None:
-    async with session(url, token) as client:
-        event = _the_one(await _get(client, f"v1/why?{urlencode(named)}"), named)
-        life = await _get(client, f"v1/why/{quote(event['source'], safe='')}/{quote(event['id'], safe='')}")
-    if in_json:
-        click.echo(orjson.dumps(life))
-    else:
-        click.echo("\n".join(_lines(life)))
-
-
-async def _get(client: aiohttp.ClientSession, path: str) -> dict[str, Any]:
-    """What the broker answers; end when it refuses, or when no broker answered."""
-    async with client.get(path) as response:
-        content = await response.read()
-    answer: Any = None
-    with contextlib.suppress(orjson.JSONDecodeError):
-        answer = orjson.loads(content)
-    if isinstance(answer, dict) and isinstance(answer.get("error"), dict):
-        refused(answer["error"])
-    if not isinstance(answer, dict) or not answer.keys() & {"events", "seq"}:
-        fail("what answers there is no broker; name one with --url", exits.UNAVAILABLE)
-    return answer
+async def _tell(client: Client, named: dict[str, str], *, person: bool) -> None:
+    async with client:
+        found = await client.get("v1/why", named)
+        expect(found, "events")
+        event = _the_one(found, named)
+        life = await client.get(f"v1/why/{quote(event['source'], safe='')}/{quote(event['id'], safe='')}")
+        expect(life, "seq", "considered")
+    if not person:
+        put_json(life)
+        return
+    for line in _lines(life):
+        put(shown(line))
 
 
 def _the_one(found: dict[str, Any], named: dict[str, str]) -> dict[str, Any]:

@@ -7,11 +7,13 @@ requests      what a request says, checked
 enqueue       POST /v1/enqueue
 publish       WS /v1/publish
 subscribe     WS /v1/subscribe
+tail          WS /v1/tail
 control       the control frames of a subscriber
 line          the way out of one socket: frames in one write
 sockets       the open sockets of an endpoint, and their orderly end
 queries       GET of streams, figures, events and receipts
 groups        /v1/groups
+figures       GET /v1/stats
 dead_letters  /v1/dead-letters
 triggers      /v1/triggers
 why           /v1/why

@@ -124,10 +124,25 @@ class ViewDelta(Shape, omit_defaults=True):
     more: bool = False
 
 
+class Shown(Shape):
+    """An event that was committed; its envelope is null when it cannot be shown any more."""
+
+    stream: str
+    seq: shapes.Seq
+    envelope: Raw
+
+
+class Missed(Shape):
+    """So many events came here that were not kept for this reader."""
+
+    missed: Annotated[int, Meta(ge=1)]
+
+
 FRAMES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "publish": ((shapes.EnqueueRequest, ENQUEUE_REQUESTS), (Window, PublishAck, shapes.Error)),
     "subscribe": ((Credit, Ack, Nack, Extend), (Delivery, DeliveryBatch, shapes.Error)),
     "live": ((), (ViewSnapshot, ViewDelta, shapes.Error)),
+    "tail": ((), (Shown, Missed, shapes.Error)),
 }
 """What each socket takes, and what it sends."""
 

@@ -148,6 +148,25 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         ),
     ),
     Endpoint(
+        "GET", "/v1/tail", "tail", "A WebSocket that shows new events without consuming them",
+        "streams:STREAM:subscribe",
+        parameters=(
+            Parameter("stream", "query", {"type": "string"}, "the name of a stream, or a pattern of names"),
+            Parameter(
+                "from", "query", {"type": ["string", "integer"], "default": "now"},
+                "the first sequence of the ledger to show, or now for new events only", is_required=False,
+            ),
+        ),
+    ),
+    Endpoint(
+        "GET", "/v1/stats", "stats", "Many streams in figures", "streams:STREAM:subscribe",
+        parameters=(
+            _text("stream", "only streams of this name or pattern"), _text("after", "only names behind this one"),
+            _LIMIT,
+        ),
+        answers={JSON: shapes.FiguresPage},
+    ),
+    Endpoint(
         "GET", "/v1/streams", "listStreams", "The streams that the caller may subscribe to",
         "streams:STREAM:subscribe",
         parameters=(_text("after", "only names behind this one"), _LIMIT), answers={JSON: shapes.StreamList},

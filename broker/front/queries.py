@@ -72,7 +72,7 @@ class Queries:
         figures = self._streams.stats(name)
         if figures is None:
             raise UnknownStream(f"there is no stream {name!r} now; it comes into being with its first event")
-        return json_response(figures | {"metrics": _documented(figures)})
+        return json_response(figures)
 
     async def events(self, request: web.Request) -> web.Response:
         """`GET /v1/streams/{stream}/events`."""
@@ -142,19 +142,3 @@ class Queries:
             payload_sha256=found["payload_sha256"],
             emptied=bool(found["emptied"]),
         )
-
-
-def _documented(figures: dict[str, Any]) -> dict[str, Any]:
-    """The figures under the names of 003 §10."""
-    totals = figures["totals"]
-    return {
-        "q.in": totals["in"],
-        "q.out": totals["out"],
-        "q.ack": totals["ack"],
-        "q.nack": totals["nack"],
-        "q.re": totals["redelivered"],
-        "q.depth": figures["depth"],
-        "q.if": figures["inflight"],
-        "q.lat.p50": figures["latP50"],
-        "q.lat.p95": figures["latP95"],
-    }

@@ -162,6 +162,20 @@ class GroupDeleted(Shape):
     deleted: bool
 
 
+class StreamFigures(StreamStats):
+    """A stream in figures, with its name and the age of its oldest unfinished event in milliseconds."""
+
+    stream: str
+    oldest_ms: float | None
+
+
+class FiguresPage(Shape):
+    """Streams in figures, sorted by name; `next` is the `after` of the next page."""
+
+    streams: list[StreamFigures]
+    next: str | None
+
+
 class Receipt(Shape):
     """What became of one identity."""
 

@@ -13,6 +13,8 @@ figures        what the metrics ask of the ledger
 browse         looking through one stream, whatever its events' state
 lives          the whole life of one event: where it is, what caused it, what it caused
 trigger_rules  the rules that came over the API
+follow         looking through the streams of a pattern, for a follower
+oldest         the oldest unfinished event of a stream
 dead_letters   what was given up, and how it comes back
 group_queries  what is known of consumer groups
 group_ledger   the ledger as one consumer group sees it

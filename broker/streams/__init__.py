@@ -13,6 +13,7 @@ groups         which groups there are, and what they have copies of
 subscription   a subscriber's place at a stream or a pattern
 catch_up       behind the window: pages of the ledger
 observer       who is told of each thing that happens to an event
+oldest         how old the head of a window is
 dispatch       deliveries and their leases
 registry       all streams and all subscribers
 """

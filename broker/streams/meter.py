@@ -55,7 +55,7 @@ def figures(stream: "Stream", now_ms: int) -> dict[str, Any]:
     """How a stream is doing (003 §7.1), with its totals since the start."""
     meter = stream.meter or Meter()
     last = datetime.fromtimestamp(stream.last_received_at / 1e6, UTC) if stream.last_received_at else None
-    return {
+    shown = {
         "depth": stream.pending - stream.in_flight,
         "inflight": stream.in_flight,
         "rateIn": round(meter.rate_in.per_second(now_ms), 3),
@@ -73,4 +73,21 @@ def figures(stream: "Stream", now_ms: int) -> dict[str, Any]:
             "redelivered": stream.total_redelivered,
             "dead": stream.total_dead,
         },
+    }
+    return shown | {"metrics": _documented(shown)}
+
+
+def _documented(figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures under the names of 003 §10."""
+    totals = figures["totals"]
+    return {
+        "q.in": totals["in"],
+        "q.out": totals["out"],
+        "q.ack": totals["ack"],
+        "q.nack": totals["nack"],
+        "q.re": totals["redelivered"],
+        "q.depth": figures["depth"],
+        "q.if": figures["inflight"],
+        "q.lat.p50": figures["latP50"],
+        "q.lat.p95": figures["latP95"],
     }

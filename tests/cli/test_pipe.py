@@ -156,7 +156,7 @@ def test_what_was_delivered_and_not_acked_comes_again_after_a_kill(pipe_process:
 @pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace here to make a sync fail")
 def test_when_a_sync_fails_it_ends_with_the_code_for_that_and_answers_nothing_more(tmp_path: Path) -> None:
     """Nothing may be answered after the journal has failed: a later success would be a lie."""
-    fault = ["strace", "-f", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=10+"]
+    fault = ["strace", "-f", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO:when=30+"]
     pipe = PipeProcess(tmp_path, "--data", "data", before=fault)
     try:
         answered = []

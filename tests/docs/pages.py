@@ -170,6 +170,9 @@ def websocket_bounds() -> str:
             "VIEW_ENTRIES_DEFAULT": "addresses in a view, unless `views.maxEntries` says otherwise",
             "VIEW_BYTES_DEFAULT": "bytes of envelopes in a view, unless `views.maxBytes` says otherwise",
             "LEASES_MAX": "deliveries that are out at once, over all streams",
+            "FOLLOWERS_MAX": "connections that follow at once",
+            "TAIL_WAITING_MAX": "events that wait for one follower",
+            "TAIL_WAITING_BYTES_MAX": "bytes of envelopes that wait for one follower",
         }
     )
 

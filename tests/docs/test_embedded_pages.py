@@ -121,7 +121,7 @@ def test_the_python_page_has_the_arguments_with_their_defaults() -> None:
     said = set(inline_code(PYTHON))
     signature = inspect.signature(package.Broker.subscribe)
     credit, ack = signature.parameters["credit"].default, signature.parameters["ack"].default
-    assert f'broker.subscribe(pattern, *, credit={credit}, ack="{ack}")' in said
+    assert f'broker.subscribe(pattern, *, credit={credit}, ack="{ack}", group=None, from_start=True)' in said
     window = inspect.signature(package.Broker.pipe).parameters["window"].default
     assert f"broker.pipe(subscribe=None, *, window={window})" in said
     assert f"KernelAdapter(broker, *, subscribe=None, window={window}, http_url=None)" in said
