@@ -39,6 +39,7 @@ from broker.ops.journal_metrics import JournalMetrics
 from broker.ops.metrics import Metrics
 from broker.ops.process import ProcessMetrics
 from broker.ops.stream_metrics import StreamMetrics
+from broker.ops.trigger_metrics import TriggerMetrics
 from broker.ops.view_metrics import ViewMetrics
 
 
@@ -98,6 +99,7 @@ class App:
         )
         self.metrics.add(FrontMetrics(front))
         self.metrics.add(ViewMetrics(self.views))
+        self.metrics.add(TriggerMetrics(self.triggers.rules))
         if self.core.events_log is not None:
             self.metrics.add(EventLogMetrics(self.core.events_log))
         process = ProcessMetrics()

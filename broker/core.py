@@ -114,7 +114,8 @@ class Core:
         self.events_log: EventLog | None = None
         """A line for each thing that happens to an event, if that is wanted."""
         if config.events.log is not None:
-            self.registry.observer = self.events_log = EventLog(Path(config.events.log), config.events, clock)
+            self.events_log = EventLog(Path(config.events.log), config.events, clock)
+            self.registry.observer = self.triggers.observer = self.events_log
         self.failed = asyncio.Event()
         """Set when nothing can be kept any more."""
         self.failure: str | None = None

@@ -6,6 +6,7 @@ stream_metrics    the figures of the streams, with a bound on their labels
 journal_metrics   the figures of the journal, and of what it found to be duplicates
 front_metrics     the figures of requests, connections and refusals
 view_metrics      the figures of the views
+trigger_metrics   the figures of the triggers
 process           the figures of the process
 events_log        a line for each thing that happens to an event, if one asks for it
 line_file         a file of lines, rotated by size

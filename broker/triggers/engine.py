@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from broker.clock import Clock
 from broker.contracts.inbound import InboundEvent
 from broker.triggers.cooldown import Cooldowns
-from broker.triggers.expansion import Admit, Expansion
+from broker.triggers.expansion import Admit, Expansion, RunObserver
 from broker.triggers.rule_set import RuleSet
 
 
@@ -15,6 +15,8 @@ class Engine:
     def __init__(self, rules: RuleSet, clock: Clock, admit: Admit) -> None:
         self.rules = rules
         self.cooldowns = Cooldowns(clock)
+        self.observer: RunObserver | None = None
+        """Who is told of each run, if somebody is."""
         self._clock = clock
         self._admit = admit
 
@@ -25,7 +27,7 @@ class Engine:
             return None
         expansion = Expansion(events, self.rules, self.cooldowns, self._admit)
         expansion.run()
-        return Expanded(expansion, self._clock) if expansion.runs else None
+        return Expanded(expansion, self._clock, self.observer) if expansion.runs else None
 
     def dry_run(self, event: InboundEvent) -> Expansion:
         """What rules would make of an event. Nothing is stored, no rule rests, and no stream comes into being."""
@@ -37,14 +39,15 @@ class Engine:
 class Expanded:
     """A submission as the gate hands it on."""
 
-    __slots__ = ("_clock", "_expansion", "causes", "events")
+    __slots__ = ("_clock", "_expansion", "_observer", "causes", "events")
 
-    def __init__(self, expansion: Expansion, clock: Clock) -> None:
+    def __init__(self, expansion: Expansion, clock: Clock, observer: RunObserver | None) -> None:
         self.events = expansion.events
         self.causes = expansion.causes
         self._expansion = expansion
         self._clock = clock
+        self._observer = observer
 
     def settle(self, outcome: object) -> object:
         """What became of the producer's own events, once what became of all is counted."""
-        return self._expansion.settle(outcome, self._clock)
+        return self._expansion.settle(outcome, self._clock, self._observer)

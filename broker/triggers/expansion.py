@@ -8,6 +8,7 @@ and which rules rest is settled afterwards.
 """
 
 import hashlib
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -42,7 +43,7 @@ class Candidates(Protocol):
 class Run:
     """One rule and one event that it was for: what came of it."""
 
-    __slots__ = ("cause", "errors", "held_back", "missing", "rest", "rows", "rule")
+    __slots__ = ("cause", "errors", "held_back", "missing", "rest", "rows", "rule", "seconds")
 
     def __init__(self, rule: Rule, cause: int) -> None:
         self.rule = rule
@@ -54,6 +55,18 @@ class Run:
         self.held_back = False
         self.missing = 0
         self.rest: Rest | None = None
+        self.seconds = 0.0
+        """How long it took."""
+
+
+class RunObserver(Protocol):
+    """Somebody who is told of each run on a new event. Must not block, and must not raise."""
+
+    def trigger_ran(self, trigger: str, seq: int, event: InboundEvent, seconds: float) -> None:
+        """A trigger did what it does with an event, and took so long."""
+
+    def trigger_failed(self, trigger: str, seq: int, event: InboundEvent, seconds: float, error: str) -> None:
+        """A trigger could not do it."""
 
 
 class Expansion:
@@ -91,6 +104,7 @@ class Expansion:
         matched: list[Run] = []
         for rule in candidates:
             run = Run(rule, position)
+            started = time.perf_counter()
             try:
                 if rule.miss_by_fields(fields) is not None:
                     continue
@@ -104,15 +118,18 @@ class Expansion:
                     run.errors.append(_said(f"do[{at}]", error))
                 run.missing += fields.missing
                 fields = Fields(self.events[position])
+            run.seconds = time.perf_counter() - started
             if rule.emits and not run.errors:
                 matched.append(run)
         for run in matched:
             fields.missing = 0
+            started = time.perf_counter()
             try:
                 self._emit(run, fields)
             except Exception as error:  # noqa: BLE001 - as above
                 run.errors.append(_said("limits", error))
             run.missing += fields.missing
+            run.seconds += time.perf_counter() - started
 
     def _emit(self, run: Run, fields: Fields) -> None:
         chain = self._chains.get(run.cause, ())
@@ -171,7 +188,7 @@ class Expansion:
         """How many rules were between what was sent and the event at this position."""
         return len(self._chains.get(position, ()))
 
-    def settle(self, outcome: Any, clock: Clock) -> Any:
+    def settle(self, outcome: Any, clock: Clock, observer: RunObserver | None = None) -> Any:
         """Count what the rules did, now that it is known what became of the events; the producer's part of it."""
         if not isinstance(outcome, Receipts):
             for run in self.runs:
@@ -179,7 +196,7 @@ class Expansion:
             return outcome
         for run in self.runs:
             if outcome.seqs[run.cause] > 0:
-                self._count(run, outcome, clock)
+                self._count(run, outcome, clock, observer)
             else:
                 self._give_back(run)
             if outcome.seqs[run.cause] and run.rule.trigger.limits.cooldown_ms:
@@ -187,7 +204,7 @@ class Expansion:
                 self._cooldowns.know(cause.source_system, cause.source_event_id)
         return outcome.first(self._own)
 
-    def _count(self, run: Run, receipts: Receipts, clock: Clock) -> None:
+    def _count(self, run: Run, receipts: Receipts, clock: Clock, observer: RunObserver | None) -> None:
         """Count one run, whose event is new."""
         tally = run.rule.tally
         tally.matched += 1
@@ -198,11 +215,16 @@ class Expansion:
             self._give_back(run)
         if run.held_back:
             tally.held_back += 1
-        elif errors:
-            event_id = self.events[run.cause].source_event_id
-            tally.fail(f"{errors[0]} (event {event_id!r})", clock.wall_us(), clock.monotonic_ms())
+            return
+        cause, seq = self.events[run.cause], receipts.seqs[run.cause]
+        if errors:
+            tally.fail(f"{errors[0]} (event {cause.source_event_id!r})", clock.wall_us(), clock.monotonic_ms())
+            if observer is not None:
+                observer.trigger_failed(run.rule.id, seq, cause, run.seconds, errors[0])
         else:
             tally.ran += 1
+            if observer is not None:
+                observer.trigger_ran(run.rule.id, seq, cause, run.seconds)
 
     def _give_back(self, run: Run) -> None:
         if run.rest is not None:

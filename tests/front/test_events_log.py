@@ -62,6 +62,34 @@ async def test_everything_that_happens_to_an_event_has_its_line_in_order(
     ]
 
 
+async def test_what_triggers_do_has_its_lines_and_its_figures(
+    start_app: StartApp, connect: Connect, tmp_path: Path
+) -> None:
+    path = tmp_path / "events.jsonl"
+    rules = [
+        {"id": "tell", "when": {"to": STREAM}, "do": [{"action": "notify", "to": "out"}]},
+        {"id": "fail", "when": {"to": STREAM}, "do": [{"action": "enrich", "tags": ["${env.nothing}"]}]},
+    ]
+    app = await start_app({"events": {"log": str(path)}, "triggers": rules})
+    client = await connect(app.server.address)
+    await client.enqueue("e-1")
+    await client.enqueue("e-1")
+    await until(lambda: app.core.events_log is not None and app.core.events_log.waiting == 0)
+    lines = [line for line in lines_of(path) if "trigger" in line]
+    assert [(line["event"], line["trigger"], line["id"], line["seq"]) for line in lines] == [
+        ("trigger.run", "tell", "e-1", 1),
+        ("trigger.fail", "fail", "e-1", 1),
+    ]
+    assert all(line["runMs"] >= 0 for line in lines)
+    assert "do[0]" in lines[1]["error"]
+    found = await scrape(client)
+    assert found("courier_trigger_runs_total", trigger="tell") == 1
+    assert found("courier_trigger_matched_total", trigger="fail") == 1
+    assert found("courier_trigger_failures_total", trigger="fail") == 1
+    assert found("courier_trigger_missing_fields_total", trigger="fail") == 1
+    assert found("courier_trigger_held_back_total", trigger="tell") == 0
+
+
 async def test_without_the_setting_there_is_no_log_and_nobody_is_told(start_app: StartApp) -> None:
     app = await start_app()
     assert app.core.events_log is None
