@@ -14,7 +14,7 @@ cdef struct Cell:
     int32_t kind      # one of KIND_*
 
 cdef struct Outcome:
-    int64_t seq            # > 0 new, < 0 duplicate, 0 refused
+    int64_t seq            # > 0 new, < 0 duplicate, 0 refused, or left out because its cause is not new
     int64_t received_at    # of the original, for a duplicate
     int64_t conflict
 
@@ -25,6 +25,11 @@ cdef class Cells:
     cdef int64_t total_bytes
 
     cdef int fill(self, object rows, Py_ssize_t columns) except -1
+
+cdef class Indexes:
+    cdef int64_t* values
+
+    cdef int fill(self, object causes, Py_ssize_t rows) except -1
 
 cdef class Written:
     cdef readonly list seqs
@@ -40,6 +45,7 @@ cdef class Committer:
     cdef sqlite3_stmt* _insert
     cdef sqlite3_stmt* _duplicate
     cdef sqlite3_stmt* _update
+    cdef sqlite3_stmt* _link
     cdef Py_ssize_t _event_columns
     cdef Py_ssize_t _update_columns
 
@@ -47,5 +53,7 @@ cdef class Committer:
     cdef int _run(self, sqlite3_stmt* statement) noexcept nogil
     cdef int _bind(self, sqlite3_stmt* statement, int first, const Cell* cells, Py_ssize_t count) noexcept nogil
     cdef int _insert_one(self, const Cell* cells, int64_t seq, Outcome* outcome) noexcept nogil
-    cdef int _write_all(self, Cells events, Cells updates, Outcome* outcomes, int64_t* next_seq, bint commit) noexcept nogil
+    cdef int _link_one(self, int64_t effect_seq, int64_t cause_seq) noexcept nogil
+    cdef int _insert_all(self, Cells events, const int64_t* causes, Outcome* outcomes, int64_t* next_seq) noexcept nogil
+    cdef int _write_all(self, Cells events, Cells updates, const int64_t* causes, Outcome* outcomes, int64_t* next_seq, bint commit) noexcept nogil
     cdef _fail(self)

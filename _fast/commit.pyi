@@ -13,7 +13,8 @@ class Written:
     @property
     def seqs(self) -> list[int]:
         """One number for each event: its sequence if it is new, minus the sequence of its original if it
-        is a duplicate, 0 if SQLite refused the row itself (a value past its limits)."""
+        is a duplicate, 0 if SQLite refused the row itself (a value past its limits), or if it was left out
+        because its cause is not new."""
 
     @property
     def duplicates(self) -> dict[int, tuple[int, bool]]:
@@ -35,14 +36,15 @@ class Committer:
     time, and close it before the connection.
     """
 
-    def __init__(self, insert_sql: str, duplicate_sql: str, update_sql: str) -> None:
-        """Prepare the three statements. Raise CommitError for SQL that does not prepare, RuntimeError when
+    def __init__(self, insert_sql: str, duplicate_sql: str, update_sql: str, link_sql: str) -> None:
+        """Prepare the four statements. Raise CommitError for SQL that does not prepare, RuntimeError when
         no extension was loaded on this thread.
 
         `insert_sql` gets the sequence as ?1 and the values of the event from ?2 on, and must leave a
         duplicate alone (`ON CONFLICT DO NOTHING`). `duplicate_sql` gets the same parameters and must
         return one row of three integers: sequence, time of reception, whether the payload differs.
-        `update_sql` gets the values of one update from ?1 on.
+        `update_sql` gets the values of one update from ?1 on. `link_sql` gets the sequences of a new event
+        and of its cause.
         """
 
     @property
@@ -55,11 +57,16 @@ class Committer:
         updates: Sequence[tuple[Value, ...]],
         next_seq: int,
         commit: bool,
+        causes: Sequence[int] | None = None,
     ) -> Written:
         """Begin a transaction, write the events and the updates, and, if `commit`, commit it.
 
+        `causes` gives for each event the index of its cause, an earlier event, or -1. An event whose cause
+        is a duplicate, was refused or was itself left out is left out; one that is new is linked to its cause.
+
         The GIL is released once around all of it. Raise CommitError, with the transaction rolled back,
-        when SQLite refuses; TypeError, with nothing begun, for a value of another type.
+        when SQLite refuses; TypeError, with nothing begun, for a value of another type; ValueError, with
+        nothing begun, for a cause that is not an earlier event.
         """
 
     def commit(self) -> None:

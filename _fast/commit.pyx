@@ -7,6 +7,9 @@ BEGIN to COMMIT, the fsync included, runs without it. Rejected: one `INSERT … 
 a batch, which also takes the GIL once but parses its own JSON, and multi-row VALUES, which still takes
 it in proportion to the rows. A duplicate is found by the insert that changed nothing, not by RETURNING
 on every row, which halves the rate for the sake of the rare case.
+
+A row may have an earlier row of its batch as its cause. Whether that one is new shows here and nowhere
+before, so it is here that the effect of a duplicate is left out.
 """
 
 cimport cython
@@ -111,13 +114,36 @@ cdef class Cells:
 
 
 @cython.final
+cdef class Indexes:
+    """For each row of a batch the index of its cause, an earlier row, as plain C; -1 for none."""
+
+    def __dealloc__(self):
+        PyMem_Free(self.values)
+
+    cdef int fill(self, object causes, Py_ssize_t rows) except -1:
+        cdef Py_ssize_t row
+        cdef int64_t cause
+        if len(causes) != rows:
+            raise ValueError(f"there are {len(causes)} causes for {rows} events")
+        self.values = <int64_t*>PyMem_Malloc(<size_t>max(1, rows) * sizeof(int64_t))
+        if self.values == NULL:
+            raise MemoryError(f"no memory for the causes of {rows} events")
+        for row in range(rows):
+            cause = causes[row]
+            if not -1 <= cause < row:
+                raise ValueError(f"the cause of row {row} is {cause}, which is not an earlier row")
+            self.values[row] = cause
+        return 0
+
+
+@cython.final
 cdef class Written:
     pass
 
 
 @cython.final
 cdef class Committer:
-    def __cinit__(self, str insert_sql not None, str duplicate_sql not None, str update_sql not None):
+    def __cinit__(self, str insert_sql not None, str duplicate_sql not None, str update_sql not None, str link_sql not None):
         self._connection = courier_take_loaded()
         if self._connection.db == NULL:
             raise RuntimeError("load the extension _fast.COMMIT_EXTENSION on this thread first")
@@ -128,6 +154,7 @@ cdef class Committer:
             self._insert = self._prepare(insert_sql)
             self._duplicate = self._prepare(duplicate_sql)
             self._update = self._prepare(update_sql)
+            self._link = self._prepare(link_sql)
         except CommitError:
             self.close()
             raise
@@ -136,6 +163,9 @@ cdef class Committer:
         if courier_bind_parameter_count(&self._connection, self._duplicate) != self._event_columns + 1:
             self.close()
             raise ValueError("duplicate_sql must have as many parameters as insert_sql")
+        if courier_bind_parameter_count(&self._connection, self._link) != 2:
+            self.close()
+            raise ValueError("link_sql must have two parameters: the sequences of an effect and of its cause")
 
     @property
     def sqlite_version_number(self):
@@ -213,17 +243,47 @@ cdef class Committer:
             courier_reset(&self._connection, self._duplicate)
         return code
 
-    cdef int _write_all(self, Cells events, Cells updates, Outcome* outcomes, int64_t* next_seq, bint commit) noexcept nogil:
-        cdef Py_ssize_t row
-        cdef int code = self._run(self._begin)
+    cdef int _link_one(self, int64_t effect_seq, int64_t cause_seq) noexcept nogil:
+        """Note what caused an event."""
+        cdef int code = courier_bind_int64(&self._connection, self._link, 1, effect_seq)
+        if code == COURIER_SQLITE_OK:
+            code = courier_bind_int64(&self._connection, self._link, 2, cause_seq)
+        if code == COURIER_SQLITE_OK:
+            code = self._run(self._link)
         if code != COURIER_SQLITE_OK:
-            return code
+            courier_reset(&self._connection, self._link)
+        return code
+
+    cdef int _insert_all(self, Cells events, const int64_t* causes, Outcome* outcomes, int64_t* next_seq) noexcept nogil:
+        """Insert events in their order, but not one whose cause, an earlier row, is not new."""
+        cdef Py_ssize_t row
+        cdef int64_t cause = -1
+        cdef int code
         for row in range(events.rows):
+            if causes != NULL:
+                cause = causes[row]
+                if cause >= 0 and outcomes[cause].seq <= 0:
+                    outcomes[row].seq = 0
+                    continue
             code = self._insert_one(events.cells + row * self._event_columns, next_seq[0], &outcomes[row])
             if code != COURIER_SQLITE_OK:
                 return code
             if outcomes[row].seq > 0:
                 next_seq[0] += 1
+                if cause >= 0:
+                    code = self._link_one(outcomes[row].seq, outcomes[cause].seq)
+                    if code != COURIER_SQLITE_OK:
+                        return code
+        return COURIER_SQLITE_OK
+
+    cdef int _write_all(self, Cells events, Cells updates, const int64_t* causes, Outcome* outcomes, int64_t* next_seq, bint commit) noexcept nogil:
+        cdef Py_ssize_t row
+        cdef int code = self._run(self._begin)
+        if code != COURIER_SQLITE_OK:
+            return code
+        code = self._insert_all(events, causes, outcomes, next_seq)
+        if code != COURIER_SQLITE_OK:
+            return code
         for row in range(updates.rows):
             code = self._bind(self._update, 1, updates.cells + row * self._update_columns, self._update_columns)
             if code == COURIER_SQLITE_OK:
@@ -233,9 +293,11 @@ cdef class Committer:
                 return code
         return self._run(self._commit) if commit else COURIER_SQLITE_OK
 
-    def write(self, events not None, updates not None, int64_t next_seq, bint commit):
+    def write(self, events not None, updates not None, int64_t next_seq, bint commit, causes=None):
         cdef Cells event_cells = Cells()
         cdef Cells update_cells = Cells()
+        cdef Indexes cause_indexes = None
+        cdef const int64_t* cause_of = NULL
         cdef Written written = Written()
         cdef Outcome* outcomes
         cdef Py_ssize_t row
@@ -243,12 +305,16 @@ cdef class Committer:
         self._check_open()
         event_cells.fill(events, self._event_columns)
         update_cells.fill(updates, self._update_columns)
+        if causes is not None:
+            cause_indexes = Indexes()
+            cause_indexes.fill(causes, event_cells.rows)
+            cause_of = cause_indexes.values
         outcomes = <Outcome*>PyMem_Malloc(<size_t>max(1, event_cells.rows) * sizeof(Outcome))
         if outcomes == NULL:
             raise MemoryError(f"no memory for the outcomes of {event_cells.rows} events")
         try:
             with nogil:
-                code = self._write_all(event_cells, update_cells, outcomes, &next_seq, commit)
+                code = self._write_all(event_cells, update_cells, cause_of, outcomes, &next_seq, commit)
             if code != COURIER_SQLITE_OK:
                 self._fail_and_roll_back()
             written.next_seq = next_seq
@@ -298,4 +364,5 @@ cdef class Committer:
         courier_finalize(&self._connection, self._insert)
         courier_finalize(&self._connection, self._duplicate)
         courier_finalize(&self._connection, self._update)
+        courier_finalize(&self._connection, self._link)
         self._connection.db = NULL

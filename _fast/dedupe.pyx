@@ -14,6 +14,7 @@ without hashing them a second time.
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport INT64_MAX, INT64_MIN
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
@@ -23,8 +24,8 @@ from _fast.dedupe cimport Digest, Entry, Order
 
 cdef int32_t CAPACITY_MAX = 1 << 30
 cdef int32_t NONE = -1
-cdef int64_t NO_ROOM = -2**63
-cdef int64_t SEQ_MAX = 2**63 - 1
+cdef int64_t NO_ROOM = INT64_MIN
+cdef int64_t SEQ_MAX = INT64_MAX
 
 
 cdef inline uint64_t rotate(uint64_t word, int bits) noexcept nogil:

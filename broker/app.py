@@ -9,33 +9,45 @@ import logging
 from pathlib import Path
 
 from broker.admission.auth import Authenticator
-from broker.admission.gate import Gate
 from broker.admission.quota import quota_for
 from broker.clock import Clock, SystemClock
 from broker.config import Auth, Config
 from broker.contracts.pixel_schemas import PixelSchemas, load_schemas
+from broker.core import DurableCore
 from broker.front import pixel
 from broker.front.asyncapi import asyncapi
 from broker.front.cloudevents import CloudEventsEndpoint
 from broker.front.dead_letters import DeadLetterEndpoints
 from broker.front.documents import Documents
 from broker.front.enqueue import Enqueue
+from broker.front.figures import Figures
+from broker.front.groups import GroupEndpoints
 from broker.front.guard import Guard
 from broker.front.ingress import DeviceEvents, Ingress, SkyraIntake
+from broker.front.metrics import MetricsEndpoint
 from broker.front.openapi import openapi
 from broker.front.pixel import PixelEvents
 from broker.front.probes import PROMISES, Probes
 from broker.front.publish import Publish
 from broker.front.queries import Queries
+from broker.front.replies import REFUSALS
 from broker.front.server import Server, check_exposure
 from broker.front.subscribe import Subscribe
-from broker.journal import pixel_servers, reader
+from broker.front.tail import Tail
+from broker.front.triggers import TriggerEndpoints
+from broker.front.views import ViewEndpoints
+from broker.front.why import Why
 from broker.journal.dead_letters import DeadLetters
-from broker.journal.journal import Journal
-from broker.journal.rejections import Rejections
-from broker.journal.retention import Retention
-from broker.streams.memory import Intake
-from broker.streams.registry import Registry
+from broker.ops import exposition
+from broker.ops.contract_metrics import ContractMetrics
+from broker.ops.events_log_metrics import EventLogMetrics
+from broker.ops.front_metrics import Front, FrontMetrics
+from broker.ops.journal_metrics import JournalMetrics
+from broker.ops.metrics import Metrics
+from broker.ops.process import ProcessMetrics
+from broker.ops.stream_metrics import StreamMetrics
+from broker.ops.trigger_metrics import TriggerMetrics
+from broker.ops.view_metrics import ViewMetrics
 
 log = logging.getLogger(__name__)
 
@@ -43,39 +55,72 @@ log = logging.getLogger(__name__)
 class App:
     """A running broker. Make one with `App.start`, end it with `drain`."""
 
-    def __init__(self, config: Config, journal: Journal, clock: Clock, schemas: PixelSchemas | None) -> None:
+    def __init__(self, config: Config, core: DurableCore, schemas: PixelSchemas | None) -> None:
         self.config = config
-        self.journal = journal
-        self._clock = clock
+        self.core = core
+        self.journal = journal = core.journal
+        self.registry = core.registry
+        self.gate = core.gate
+        self.triggers = core.triggers
+        self.effect = core.effect
         self._authenticator = Authenticator(config.auth, config.pixel.api_key_header)
-        self.registry = Registry(config.streams, clock, journal)
-        intake = Intake(journal, self.registry, config.journal.dedupe_entries)
-        self.gate = Gate(intake, clock, self.registry.open)
-        self.gate.quota = quota_for(config.auth, config.streams.per_stream_caps, clock)
-        self.gate.is_in_memory = self.registry.is_in_memory
-        self.rejections = Rejections(clock)
         guard = Guard(config.server, self._authenticator)
+        guard.speakers["/plugin/events"] = pixel.refusal
         self.server = Server(config.server, guard)
-        self.failed: asyncio.Event = asyncio.Event()
+        self.failed = core.failed
         """Set when the journal has failed for good and the process must end."""
         self._publish = Publish(self.gate, journal.room)
-        self._skyra = SkyraIntake(self.gate, self.rejections, clock)
+        self._skyra = SkyraIntake(self.gate, core.rejections, core.clock)
         self._ingress = Ingress(self._skyra, journal.room)
-        self.pixel = PixelEvents(self.gate, self.rejections, clock, schemas, config.pixel.payload_schemas)
-        guard.speakers["/plugin/events"] = pixel.refusal
-        self.effect = journal.effects.register
-        """`@app.effect("pixel_control.lifecycle.*")` registers an effect: see broker/journal/effects.py."""
-        for kind in (pixel_servers.REGISTRATION, pixel_servers.HEARTBEAT):
-            self.effect(kind)(pixel_servers.note_server)
+        self.pixel = PixelEvents(self.gate, core.rejections, core.clock, schemas, config.pixel.payload_schemas)
         self._subscribe = Subscribe(self.registry)
+        self._tail = Tail(core.tails, journal.readers)
+        self._figures = Figures(self.registry, journal.readers, core.clock)
+        self._groups = GroupEndpoints(self.registry)
         self._queries = Queries(self.registry, journal.readers)
-        self._dead_letters = DeadLetterEndpoints(DeadLetters(journal, clock))
+        self._dead_letters = DeadLetterEndpoints(DeadLetters(journal, core.clock, self.registry.replayed))
         self._probes = Probes(journal.health, journal.synchronous, lambda: self.gate.draining)
-        self._retention = Retention(journal, config.journal.retention, clock)
-        self._sweeping: asyncio.Task[None] | None = None
-        journal.on_events = self.registry.committed
-        journal.on_fatal = lambda _reason: self.failed.set()
+        self.views = core.views
+        self._view_endpoints = ViewEndpoints(self.views)
+        self.metrics = Metrics()
+        self._add_collectors()
         self._add_routes()
+
+    def _add_collectors(self) -> None:
+        streams = StreamMetrics(self.registry, self.config.metrics.max_streams)
+        self.metrics.add(streams, streams.refresh)
+        journal = JournalMetrics(
+            self.journal,
+            self.core.retention,
+            self.core.clock,
+            queue_max=self.config.journal.queue_max,
+            memory_duplicates=lambda: self.core.intake.duplicates,
+        )
+        self.metrics.add(journal, journal.refresh)
+        front = Front(
+            requests=self.server.requests,
+            refusals=REFUSALS,
+            quota_refusals=lambda: {} if self.gate.quota is None else self.gate.quota.refusals,
+            auth_failures=self._authenticator.failures,
+            connections=lambda: self.server.connections,
+            connections_refused=lambda: self.server.connections_refused,
+            connections_max=self.config.server.max_connections,
+            sockets={
+                "ingress": lambda: self._ingress.open_sockets,
+                "live": lambda: self._view_endpoints.open_sockets,
+                "publish": lambda: self._publish.open_sockets,
+                "subscribe": lambda: self._subscribe.open_sockets,
+                "tail": lambda: self._tail.open_sockets,
+            },
+        )
+        self.metrics.add(FrontMetrics(front))
+        self.metrics.add(ViewMetrics(self.views))
+        self.metrics.add(TriggerMetrics(self.triggers.rules))
+        self.metrics.add(ContractMetrics(self.core.rejections, self.journal.effects, self.pixel.payload_violations))
+        if self.core.events_log is not None:
+            self.metrics.add(EventLogMetrics(self.core.events_log))
+        process = ProcessMetrics()
+        self.metrics.add(process, process.refresh)
 
     def _add_routes(self) -> None:
         route = self.server.route
@@ -84,22 +129,39 @@ class App:
         route("POST", "/v1/enqueue", Enqueue(self.gate).handle)
         route("GET", "/v1/publish", self._publish.handle)
         route("GET", "/v1/subscribe", self._subscribe.handle)
+        route("GET", "/v1/tail", self._tail.handle)
+        route("GET", "/v1/stats", self._figures.handle)
         route("GET", "/v1/ingress", self._ingress.handle)
         route("POST", "/v1/events", DeviceEvents(self._skyra).handle)
         route("POST", "/plugin/events", self.pixel.handle)
-        cloudevents = CloudEventsEndpoint(self.gate, self._clock, self.config.cloudevents.stream)
+        cloudevents = CloudEventsEndpoint(self.gate, self.core.clock, self.config.cloudevents.stream)
         route("POST", "/v1/cloudevents", cloudevents.handle)
 
         route("GET", "/v1/streams", self._queries.list_streams)
         route("GET", "/v1/streams/{stream:.+}/stats", self._queries.stats)
         route("GET", "/v1/streams/{stream:.+}/events", self._queries.events)
+        route("GET", "/v1/streams/{stream:.+}/groups", self._groups.of_stream)
         route("GET", "/v1/receipts/{source:[^/]+}/{id:[^/]+}", self._queries.receipt)
+        route("GET", "/v1/groups", self._groups.list_groups)
+        route("DELETE", "/v1/groups/{group:[^/]+}", self._groups.delete)
         route("GET", "/v1/dead-letters", self._dead_letters.list_letters)
         route("POST", "/v1/dead-letters/replay", self._dead_letters.replay_many)
         route("POST", "/v1/dead-letters/discard", self._dead_letters.discard_many)
         route("GET", "/v1/dead-letters/{seq:[^/]+}", self._dead_letters.inspect)
         route("POST", "/v1/dead-letters/{seq:[^/]+}/replay", self._dead_letters.replay)
         route("POST", "/v1/dead-letters/{seq:[^/]+}/discard", self._dead_letters.discard)
+        triggers = TriggerEndpoints(self.triggers, self.core.rule_store, self.core.clock)
+        route("GET", "/v1/triggers", triggers.list_rules)
+        route("POST", "/v1/triggers/test", triggers.test)
+        route("GET", "/v1/triggers/{id:[^/]+}", triggers.show)
+        route("PUT", "/v1/triggers/{id:[^/]+}", triggers.put)
+        route("DELETE", "/v1/triggers/{id:[^/]+}", triggers.delete)
+        why = Why(self.journal.readers, self.registry, self.triggers.rules)
+        route("GET", "/v1/why", why.find)
+        route("GET", "/v1/why/{source:[^/]+}/{id:[^/]+}", why.identity)
+        route("GET", "/v1/snapshot", self._view_endpoints.snapshot)
+        route("GET", "/v1/live", self._view_endpoints.live)
+        route("GET", "/metrics", MetricsEndpoint(self.metrics.render, exposition.CONTENT_TYPE).handle)
         route("GET", "/openapi.json", Documents(openapi(self.config.pixel.api_key_header)).handle)
         route("GET", "/asyncapi.json", Documents(asyncapi()).handle)
 
@@ -110,43 +172,31 @@ class App:
         Raise ConfigError when the configuration cannot be used here.
         """
         check_exposure(config.server.host, has_tokens=bool(config.auth.tokens))
-        clock = clock or SystemClock()
         schemas = await asyncio.to_thread(_pixel_schemas, config)
-        journal = await Journal.open(Path(config.data), config.journal, clock)
+        core = await DurableCore.open(Path(config.data), config, clock or SystemClock())
         try:
-            app = cls(config, journal, clock, schemas)
-            await app._recover(clock)
+            app = cls(config, core, schemas)
             await app.server.start()
-            app._sweeping = asyncio.create_task(app._retention.run())
         except BaseException:
-            await journal.close()
+            await core.close()
             raise
         return app
-
-    async def _recover(self, clock: Clock) -> None:
-        for name, pending, last_seq in await self.journal.readers.run(reader.pending_streams):
-            self.registry.recover(name, pending, last_seq)
-        backlog = self.journal.backlog
-        oldest = 0.0 if backlog.oldest_pending_at is None else (clock.wall_us() - backlog.oldest_pending_at) / 1e6
-        log.info(
-            "journal %s recovered: %d pending, %d dead letters, oldest pending %.0f s, last sequence %d",
-            self.journal.path,
-            backlog.pending,
-            backlog.dead_letters,
-            oldest,
-            backlog.last_seq,
-        )
 
     async def replace_tokens(self, auth: Auth) -> int:
         """Let these tokens in and no others; close the sockets of the others, and say how many those were."""
         self._authenticator.replace_tokens(auth)
         if self.gate.quota is None:
-            self.gate.quota = quota_for(auth, self.config.streams.per_stream_caps, self._clock)
+            self.gate.quota = quota_for(auth, self.config.streams.per_stream_caps, self.core.clock)
         else:
             self.gate.quota.replace_tokens(auth)
         objection = self._authenticator.objection
-        sockets = (self._publish, self._ingress, self._subscribe)
+        sockets = (self._publish, self._ingress, self._subscribe, self._tail, self._view_endpoints)
         return sum(await asyncio.gather(*(each.revoke(objection) for each in sockets)))
+
+    def reopen_logs(self) -> None:
+        """Go on in new files, where somebody has renamed those that were written."""
+        if self.core.events_log is not None:
+            self.core.events_log.reopen()
 
     @property
     def promise(self) -> str:
@@ -159,12 +209,10 @@ class App:
         await self.server.stop_listening()
         await asyncio.gather(self._publish.close(), self._ingress.close())
         await self._subscribe.close()
+        await self._view_endpoints.close()
+        await self._tail.close()
         await self.server.close()
-        await self.registry.close()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
-        await self.journal.close()
+        await self.core.close()
 
 
 def _pixel_schemas(config: Config) -> PixelSchemas | None:

@@ -13,6 +13,8 @@
     ├─ NotFound                           not_found                  404     no   4404
     ├─ RequestTimeout                     request_timeout            408    yes   4408
     ├─ LeaseNotHeld                       lease_not_held             409     no   4409
+    ├─ InUse                              in_use                     409     no   4409
+    ├─ ReadOnly                           read_only                  409     no   4409
     ├─ TooLarge                           too_large                  413     no   1009
     ├─ OverQuota                          over_quota                 429    yes   4429
     ├─ Saturated                          saturated                  503    yes   1013
@@ -145,6 +147,22 @@ class LeaseNotHeld(CourierError):
     """An ack, nack or extend of a delivery that this subscriber does not hold (any more)."""
 
     code = "lease_not_held"
+    status = 409
+    close_code = 4409
+
+
+class InUse(CourierError):
+    """It cannot be removed while somebody uses it."""
+
+    code = "in_use"
+    status = 409
+    close_code = 4409
+
+
+class ReadOnly(CourierError):
+    """Something that the configuration says, and that cannot be changed from outside."""
+
+    code = "read_only"
     status = 409
     close_code = 4409
 

@@ -55,3 +55,5 @@ def set_up(level: str, style: str, stream: TextIO | None = None) -> None:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(HumanFormatter() if human else JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # It warns of every subprotocol that a client offers: any stranger could fill the log.
+    logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)

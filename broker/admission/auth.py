@@ -16,6 +16,9 @@ from broker.errors import Forbidden, Unauthorized
 LOCAL = "local"
 """The principal of a caller without a token, when none are configured."""
 
+EVERY_SCOPE = ("streams:*:enqueue", "streams:*:subscribe", "devices:*", "views:*:read", "admin:*")
+"""What such a caller may do, and a program that the broker runs inside of."""
+
 API_KEY_HEADER = Pixel().api_key_header
 
 
@@ -65,6 +68,10 @@ class Principal:
         """Raise Forbidden unless this caller may read a view."""
         self._check(self.may("views", view, "read"), f"views:{view}:read")
 
+    def check_metrics(self) -> None:
+        """Raise Forbidden unless this caller may read the metrics, or is an operator."""
+        self._check(self.may_admin() or ["metrics", "read"] in self._scopes, "metrics:read")
+
     def check_admin(self) -> None:
         """Raise Forbidden unless this caller is an operator."""
         self._check(self.may_admin(), "admin:*")
@@ -80,10 +87,10 @@ class Authenticator:
     def __init__(self, config: Auth, api_key_header: str = API_KEY_HEADER) -> None:
         self._api_key_header = api_key_header
         self._principals: dict[bytes, Principal] = {}
+        self.failures = {"missing": 0, "unknown": 0}
+        """How many requests came without a token, or with one that is not known."""
         self._is_open = not config.tokens
-        self._everybody = Principal(
-            LOCAL, ("streams:*:enqueue", "streams:*:subscribe", "devices:*", "views:*:read", "admin:*")
-        )
+        self._everybody = Principal(LOCAL, EVERY_SCOPE)
         self.replace_tokens(config)
 
     def replace_tokens(self, config: Auth) -> None:
@@ -126,6 +133,7 @@ class Authenticator:
         if scheme.lower() != "bearer":
             token = headers.get(self._api_key_header, "")
         if not token:
+            self.failures["missing"] += 1
             raise Unauthorized(f"a token is needed: send it as 'Authorization: Bearer …' or in {self._api_key_header}")
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found = None
@@ -133,5 +141,6 @@ class Authenticator:
             if hmac.compare_digest(known, digest):
                 found = principal
         if found is None:
+            self.failures["unknown"] += 1
             raise Unauthorized("this token is not known")
         return found

@@ -8,7 +8,8 @@ from broker.admission.quota import Quota
 from broker.clock import Clock
 from broker.contracts import courier
 from broker.contracts.inbound import InboundEvent
-from broker.errors import Draining, StorageUnavailable
+from broker.contracts.json_bytes import check_depth, check_utf8
+from broker.errors import CourierError, Draining, StorageUnavailable
 from broker.journal.submission import Job
 
 
@@ -16,9 +17,27 @@ class Appender(Protocol):
     """What the gate needs of the journal."""
 
     def submit_events(
-        self, events: Sequence[InboundEvent], done: Callable[..., None], job: Job | None = None, effects: bool = False
+        self,
+        events: Sequence[InboundEvent],
+        done: Callable[..., None],
+        causes: Sequence[int] = (),
+        job: Job | None = None,
+        effects: bool = False,
     ) -> None:
-        """Queue events, with the job and the effects that are committed with them; raise Saturated without room."""
+        """Queue events, the last of which may be what rules made of earlier ones; raise Saturated without room.
+
+        The job is committed with them, and with `effects` what is registered to be done for the earlier ones.
+        """
+
+
+class Expanded(Protocol):
+    """Events with what rules made of them."""
+
+    events: list[InboundEvent]
+    causes: list[int]
+
+    def settle(self, outcome: object) -> object:
+        """What became of the producer's own events."""
 
 
 class Gate:
@@ -34,14 +53,20 @@ class Gate:
         """The token buckets; None when no rate is configured."""
         self.is_in_memory: Callable[[str], bool] = lambda _stream: False
         """Whether the events of a stream never reach the disk."""
+        self.expand: Callable[[Sequence[InboundEvent]], Expanded | None] | None = None
+        """Runs the rules over events; None when there are no rules."""
 
     def admit(self, principal: Principal, body: bytes) -> InboundEvent:
         """One event in the Courier contract that may pass; raise the CourierError that says why not."""
-        self._check_draining()
-        event = courier.parse_enqueue(body, self._clock.wall_us())
-        principal.check_stream(event.stream, "enqueue")
-        self._take(principal, event)
-        return event
+        self._check_open()
+        return self._pass(principal, courier.parse_enqueue(body, self._clock.wall_us()))
+
+    def admit_envelope(self, principal: Principal, to: str, envelope: bytes) -> InboundEvent:
+        """The same for an envelope that comes without a request around it."""
+        self._check_open()
+        check_utf8(envelope)
+        check_depth(envelope, levels_around=1)  # what may come in one way must be able to come in by the other
+        return self._pass(principal, courier.parse_envelope(to, envelope, self._clock.wall_us()))
 
     def pass_event(
         self, principal: Principal, event: InboundEvent, *, device: str | None = None, durable: bool = False
@@ -51,7 +76,7 @@ class Gate:
         With `device`, the caller must be one that may speak for it; else, one that may enqueue to the stream.
         `durable` is for a contract that promises that what it acknowledges is on disk (000, 001).
         """
-        self._check_draining()
+        self._check_open()
         if device is None:
             principal.check_stream(event.stream, "enqueue")
         else:
@@ -61,31 +86,50 @@ class Gate:
                 f"the stream {event.stream} is kept in memory only, and this contract promises the disk: "
                 "give it durability: journal in streams.perStreamCaps"
             )
-        self._take(principal, event)
+        self.let_onto(principal.name, event.stream)
 
-    def _check_draining(self) -> None:
+    def _check_open(self) -> None:
         if self.draining:
             raise Draining("the broker is shutting down; send it again to its successor")
 
-    def _take(self, principal: Principal, event: InboundEvent) -> None:
+    def _pass(self, principal: Principal, event: InboundEvent) -> InboundEvent:
+        principal.check_stream(event.stream, "enqueue")
+        self.let_onto(principal.name, event.stream)
+        return event
+
+    def let_onto(self, source: str, stream: str) -> None:
+        """Let one event of a source onto a stream; raise the CourierError that says why not."""
         if self.quota is None:
-            self._open_stream(event.stream)
+            self._open_stream(stream)
         else:  # looked at first, so that who is over quota makes no streams; drawn from last, so that a refusal is free
-            self.quota.check(principal.name, event.stream)
-            self._open_stream(event.stream)
-            self.quota.take(principal.name, event.stream)
+            self.quota.check(source, stream)
+            self._open_stream(stream)
+            self.quota.take(source, stream)
 
     def submit(
         self, events: Sequence[InboundEvent], done: Callable[..., None], job: Job | None = None, effects: bool = False
     ) -> None:
-        """Hand admitted events to the journal; `done` learns on the loop what became of them.
+        """Hand admitted events to the journal, with what rules make of them.
 
-        The job is committed with them. With `effects`, so is what is registered to be done for such events.
+        `done` learns on the loop what became of the admitted ones. The job is committed with them. With `effects`,
+        so is what is registered to be done for them, but not for what rules made of them.
         """
-        if job is None and not effects:
+        expanded = None if self.expand is None else self.expand(events)
+        if expanded is not None:
+            self._submit_expanded(expanded, done, job, effects)
+        elif job is None and not effects:
             self._appender.submit_events(events, done)
         else:
-            self._appender.submit_events(events, done, job, effects)
+            self._appender.submit_events(events, done, job=job, effects=effects)
+
+    def _submit_expanded(self, expanded: Expanded, done: Callable[..., None], job: Job | None, effects: bool) -> None:
+        try:
+            self._appender.submit_events(
+                expanded.events, lambda outcome: done(expanded.settle(outcome)), expanded.causes, job, effects
+            )
+        except CourierError as error:
+            expanded.settle(error)
+            raise
 
     def enqueue(self, principal: Principal, body: bytes, done: Callable[..., None]) -> InboundEvent:
         """Admit and submit one event."""

@@ -66,6 +66,8 @@ class Quota:
         self._tokens_full_at: dict[str, float] = {}
         self._streams_full_at: dict[str, float] = {}
         self._stream_bucket = _buckets(caps)
+        self.refusals = {"token": 0, "stream": 0}
+        """How many events found a bucket empty: that of their token, or that of their stream."""
         self.replace_tokens(auth)
 
     def replace_tokens(self, auth: Auth) -> None:
@@ -93,7 +95,9 @@ class Quota:
             if bucket is not None and (wait_ms := bucket.wait_ms(full_at, now)) > 0:
                 lacks.append(_Lack(wait_ms, of, name, bucket.remaining(full_at, now), bucket.rate))
         if lacks:
-            raise _refusal(max(lacks))
+            lack = max(lacks)
+            self.refusals[lack.of] += 1
+            raise _refusal(lack)
 
     def take(self, token: str, stream: str) -> None:
         """Draw one event from both buckets, after `check` let it pass."""

@@ -1,26 +1,59 @@
 """`courier`: one file a command group.
 
-serve    run the broker
-pub      put events on a stream
-sub      take events from a stream
-backup   copy the journal, and verify a copy
-config   check and show the configuration
-token    make tokens
-exits    the exit codes
-client   how the client commands reach a broker
+serve        run the broker
+pub          put events on a stream
+  requests     events as requests
+  stdin_lines  the lines of stdin
+  publisher    sends them, batch after batch
+sub          take events from a stream
+tail         look at new events without consuming them
+  reconnect    a connection that is made again
+  events       an event as one line
+streams      the streams in figures
+top          the same, live
+  figures      the figures of streams, read and laid out
+dead         dead letters: list, show, replay, discard
+  bulk         an action on all that match
+receipts     what became of one event
+why          the whole life of one event
+pipe         the broker as a child process, over stdin and stdout
+manifest     how a stream kernel starts that
+backup       copy the journal, and verify a copy
+config       check and show the configuration
+token        make tokens
+exits        the exit codes
+groups       groups of commands: the name that was meant, and quiet ends
+names        names of streams as arguments
+client       how the client commands reach a broker
+output       what goes to stdout
+broken_pipe  a reader of stdout that goes away
+progress     how far long work has come
+table        rows under their heads
+units        figures as people read them
+terminal     what the terminal can do
 """
 
 import click
 
 from broker.cli.backup import backup, verify
 from broker.cli.config import config
+from broker.cli.dead import dead
+from broker.cli.groups import Group
+from broker.cli.manifest import manifest
+from broker.cli.pipe import pipe
 from broker.cli.pub import pub
+from broker.cli.receipts import receipts
 from broker.cli.serve import serve
+from broker.cli.streams import streams
 from broker.cli.sub import sub
+from broker.cli.tail import tail
 from broker.cli.token import token
+from broker.cli.top import top
+from broker.cli.why import why
 
 
 @click.group(
+    cls=Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="""\b
 A first event, in and out:
@@ -31,12 +64,23 @@ A first event, in and out:
 )
 @click.version_option(package_name="courier-broker", prog_name="courier")
 def main() -> None:
-    """Courier, an event broker: on disk before it is acknowledged, never twice by accident, never silently lost."""
+    """Courier, an event broker: on disk before it is acknowledged, never twice by accident, never silently lost.
+
+    Data goes to stdout, everything else to stderr: lines for people on a terminal, else JSON lines.
+    """
 
 
 main.add_command(serve)
 main.add_command(pub)
 main.add_command(sub)
+main.add_command(tail)
+main.add_command(streams)
+main.add_command(top)
+main.add_command(dead)
+main.add_command(receipts)
+main.add_command(pipe)
+main.add_command(manifest)
+main.add_command(why)
 main.add_command(backup)
 main.add_command(verify)
 main.add_command(config)

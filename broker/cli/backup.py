@@ -1,38 +1,29 @@
 """`courier backup` and `courier verify`: a copy of the journal, and the proof that it is whole."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from broker.cli import exits
 from broker.cli.client import fail
+from broker.cli.output import for_person, json_option, put, put_json, say
+from broker.cli.progress import Progress
+from broker.cli.terminal import styled
+from broker.cli.units import events, size
 from broker.errors import ConfigError, NotFound
-from broker.journal.backup import Report, back_up
+from broker.journal.backup import back_up
 from broker.journal.backup import verify as verify_file
 from broker.journal.connection import FILE_NAME
 
 
-@contextmanager
-def _progress(label: str) -> Iterator[Report]:
-    """A progress bar on a terminal; nothing otherwise."""
-    with click.progressbar(length=1, label=label, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-
-        def report(done: int, total: int) -> None:
-            bar.length = max(1, total)
-            bar.update(done - bar.pos)
-
-        yield report
-
-
 @click.command(
+    short_help="Copy the journal, also while a broker runs.",
     epilog="""\b
 Examples:
   courier backup /mnt/usb/courier-2026-02-19.db
   courier backup copy.db --data /var/lib/courier && courier verify copy.db
-"""
+""",
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
@@ -44,32 +35,46 @@ Examples:
     metavar="DIR",
     help="The data directory of the broker, which may be running.",
 )
-def backup(file: Path, data: Path) -> None:
+@json_option
+def backup(file: Path, data: Path, as_json: bool) -> None:
     """Copy the journal to the new FILE, as it is at this moment. The broker may go on meanwhile."""
     try:
-        with _progress("backing up") as report:
-            back_up(data / FILE_NAME, file, report)
+        with Progress("backing up") as progress:
+            back_up(data / FILE_NAME, file, progress.update)
     except (ConfigError, NotFound) as error:
         fail(error.message, exits.REFUSED)
     except OSError as error:
         fail(f"{error.filename or file}: {error.strerror}", exits.FAILED)
-    click.echo(f"{file}: {file.stat().st_size} bytes")
+    count = file.stat().st_size
+    if for_person(as_json):
+        put(f"{file}: {size(count)}")
+    else:
+        put_json({"file": str(file), "bytes": count})
 
 
-@click.command(epilog="\b\nExample:\n  courier verify data/courier.db\n")
+@click.command(
+    short_help="Check that a journal or a backup is whole.",
+    epilog="\b\nExample:\n  courier verify data/courier.db\n",
+)
 @click.argument("file", type=click.Path(path_type=Path))
-def verify(file: Path) -> None:
+@json_option
+def verify(file: Path, as_json: bool) -> None:
     """Check that FILE, a journal or a backup of one, is whole: its structure, every hash, every sequence.
 
     Nothing is changed. Every problem is one line on stderr, and then the exit code is 1.
     """
     try:
-        with _progress("verifying") as report:
-            verdict = verify_file(file, report)
+        with Progress("verifying") as progress:
+            verdict = verify_file(file, progress.update)
     except (ConfigError, NotFound) as error:
         fail(error.message, exits.REFUSED)
     for problem in verdict.problems:
-        click.echo(f"courier: {file}: {problem}", err=True)
+        say(f"{file}: {problem}")
     if verdict.problems:
         sys.exit(exits.FAILED)
-    click.echo(f"{file}: whole, {verdict.events} events ({verdict.emptied} emptied), last sequence {verdict.last_seq}")
+    if not for_person(as_json):
+        found = {"events": verdict.events, "emptied": verdict.emptied, "lastSeq": verdict.last_seq}
+        put_json({"file": str(file), "whole": True, **found})
+        return
+    emptied = f" ({verdict.emptied:,} emptied)" if verdict.emptied else ""
+    put(f"{file}: {styled('whole', fg='green')}, {events(verdict.events)}{emptied}, last sequence {verdict.last_seq}")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from broker.cli import exits
+from broker.cli.groups import Group
 from broker.config import LoadedConfig, load
 from broker.config.reference import reference as reference_text
 from broker.config.show import as_json, as_yaml
@@ -14,6 +15,7 @@ from broker.errors import ConfigError
 
 
 @click.group(
+    cls=Group,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 Examples:

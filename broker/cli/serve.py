@@ -44,7 +44,7 @@ def serve(file: Path | None, host: str | None, port: int | None, data: str | Non
     ends with 0. A second signal ends it at once; nothing that was acknowledged is lost by that.
 
     SIGHUP reads the configuration again and takes up its tokens: sockets of a token that was revoked are closed.
-    Everything else that changed needs a restart, and the log says so.
+    Everything else that changed needs a restart, and the log says so. The file of events.log is opened anew.
     """
     flags = {"server.host": host, "server.port": port, "data": data}
 
@@ -104,6 +104,7 @@ async def _reload_when(asked: asyncio.Event, app: App, read: Callable[[], Loaded
     """Each time, take up what can be changed while the broker runs. A file with problems changes nothing."""
     while await asked.wait():
         asked.clear()
+        app.reopen_logs()
         try:
             config = (await asyncio.to_thread(read)).config
         except ConfigError as error:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from broker.cli.groups import Group
 from broker.config.grammar import principal_problem, scope_problem
 from broker.config.keys import nearest, quoted
 from broker.limits import RATE_BURST_MAX, RATE_PER_SECOND_MAX, RATE_PER_SECOND_MIN
@@ -24,6 +25,7 @@ _ACTIONS: Final = {
 
 
 @click.group(
+    cls=Group,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 Example:
@@ -64,8 +66,8 @@ Examples:
     multiple=True,
     required=True,
     callback=_checked_scopes,
-    help="What it may do: streams:PATTERN:enqueue, streams:PATTERN:subscribe, views:NAME:read, devices:PATTERN or "
-    "admin:*. May be repeated.",
+    help="What it may do: streams:PATTERN:enqueue, streams:PATTERN:subscribe, views:NAME:read, devices:PATTERN, "
+    "metrics:read or admin:*. May be repeated.",
 )
 @click.option(
     "--rate",
@@ -106,7 +108,7 @@ def nearest_scope(scope: str) -> str | None:
     kind, *rest = scope.split(":")
     if not rest and kind.lower() in _ACTIONS:
         return f"streams:*:{_ACTIONS[kind.lower()]}"
-    match nearest(kind.lower(), ("streams", "views", "devices", "admin")), rest:
+    match nearest(kind.lower(), ("streams", "views", "devices", "metrics", "admin")), rest:
         case "streams", [pattern, action]:
             known = _ACTIONS.get(action.lower()) or nearest(action.lower(), ("enqueue", "subscribe"))
             meant = f"streams:{_nearest_pattern(pattern)}:{known or 'enqueue'}"
@@ -116,6 +118,8 @@ def nearest_scope(scope: str) -> str | None:
             meant = f"views:{view}:read"
         case "devices", [pattern, *_]:
             meant = f"devices:{_nearest_pattern(pattern)}"
+        case "metrics", _:
+            meant = "metrics:read"
         case "admin", _:
             meant = "admin:*"
         case _:

@@ -11,6 +11,8 @@ from functools import partial
 from typing import NamedTuple
 
 from broker.contracts.names import stream_name_problem, stream_pattern_problem, text_problem
+from broker.contracts.templates import template_problem
+from broker.contracts.types import type_pattern_problem
 from broker.limits import (
     CONFIG_MAP_KEY_BYTES_MAX,
     EVENT_TYPE_BYTES_MAX,
@@ -21,6 +23,7 @@ from broker.limits import (
     PRINCIPAL_NAME_BYTES_MAX,
     SOURCE_SYSTEM_BYTES_MAX,
     TOKEN_BYTES_MAX,
+    TRIGGER_COOLDOWN_KEY_BYTES_MAX,
     TRIGGER_ID_BYTES_MAX,
 )
 
@@ -91,11 +94,11 @@ def scope_problem(scope: str) -> str | None:
             return None if view == "*" or _VIEW.fullmatch(view) else "the view is neither * nor a name"
         case ["devices", pattern]:
             return stream_pattern_problem(pattern)
-        case ["admin", "*"]:
+        case ["metrics", "read"] | ["admin", "*"]:
             return None
     return (
         "write streams:<pattern>:enqueue, streams:<pattern>:subscribe, views:<name or *>:read, "
-        "devices:<pattern> or admin:*"
+        "devices:<pattern>, metrics:read or admin:*"
     )
 
 
@@ -136,6 +139,11 @@ def directory_problem(directory: str) -> str | None:
     return text_problem(directory, PATH_BYTES_MAX)
 
 
+def template_text_problem(text: str, bytes_max: int) -> str | None:
+    """What is wrong with `text` as a text in which fields of an envelope are put."""
+    return text_problem(text, bytes_max) or template_problem(text)
+
+
 def _is_address(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
@@ -158,10 +166,16 @@ TOKEN_HASH = Grammar("the SHA-256 of a token", token_hash_problem)
 PRINCIPAL = Grammar("the name of a principal", principal_problem)
 HEADER = Grammar("the name of a header", header_problem)
 DIRECTORY = Grammar("the path of a directory", directory_problem)
+FILE = Grammar("the path of a file", directory_problem)
 STREAM = Grammar("the name of a stream", stream_name_problem)
 PATTERN = Grammar("a stream pattern", stream_pattern_problem)
 TRIGGER_ID = Grammar("an id", partial(text_problem, bytes_max=TRIGGER_ID_BYTES_MAX))
 SOURCE = Grammar("the name of a sender", partial(text_problem, bytes_max=SOURCE_SYSTEM_BYTES_MAX))
 EVENT_TYPE = Grammar("an event type", partial(text_problem, bytes_max=EVENT_TYPE_BYTES_MAX))
+TYPE_PATTERN = Grammar("a pattern of event types", type_pattern_problem)
+TYPE_TEMPLATE = Grammar("an event type", partial(template_text_problem, bytes_max=EVENT_TYPE_BYTES_MAX))
+TAG_TEMPLATE = Grammar("a tag", partial(template_text_problem, bytes_max=CONFIG_MAP_KEY_BYTES_MAX))
+TEMPLATE = Grammar("text", template_problem)
+COOLDOWN_KEY = Grammar("a text", partial(template_text_problem, bytes_max=TRIGGER_COOLDOWN_KEY_BYTES_MAX))
 TAG = Grammar("a tag", partial(text_problem, bytes_max=CONFIG_MAP_KEY_BYTES_MAX))
 MAP_KEY = Grammar("a key", partial(text_problem, bytes_max=CONFIG_MAP_KEY_BYTES_MAX))

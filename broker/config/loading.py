@@ -57,6 +57,17 @@ def load(path: FilePath | None, environ: Mapping[str, str], flags: Mapping[str, 
     return LoadedConfig(config, _origins(config, values, findings))
 
 
+def from_values(values: Mapping[str, object]) -> Config:
+    """The configuration that a mapping in the shape of the file gives. Raise ConfigError with every problem."""
+    findings = Findings()
+    checked = check_values(dict(values), findings)
+    name_tokens(checked)
+    check_relations(checked, findings)
+    if findings.problems:
+        raise ConfigError(findings.problems)
+    return msgspec.convert(checked, Config)
+
+
 def changed_keys(before: Config, after: Config) -> list[str]:
     """The settable keys whose values differ."""
     old, new = (msgspec.to_builtins(each) for each in (before, after))

@@ -11,9 +11,20 @@ from broker.config.grammar import is_loopback
 from broker.config.keys import Path, path_text
 from broker.config.problems import REFUSED, Findings
 from broker.config.schema import Journal, Server
-from broker.limits import COMMIT_BATCH_MAX
+from broker.contracts.templates import template_problem
+from broker.limits import COMMIT_BATCH_MAX, TRIGGER_ACTIONS_MAX, TRIGGERS_MAX
 
 Values = dict[str, Any]
+
+CAUSE_HEADER = "x-cause"
+"""The header in which an envelope that a trigger emitted tells what caused it."""
+
+_ACTION_KEYS = frozenset({"to", "type", "payload", "tags", "headers"})
+_KEYS_OF_ACTIONS = {
+    "enrich": frozenset({"tags", "headers"}),
+    "notify": _ACTION_KEYS,
+    "route": frozenset({"to"}),
+}
 
 
 def check_relations(values: Values, findings: Findings) -> None:
@@ -58,12 +69,58 @@ def _trigger_ids_are_unique(values: Values, findings: Findings) -> None:
     _refuse_repeated(ids, "expected an id of its own, found that of {first}", findings)
 
 
-def _actions_have_a_target(values: Values, findings: Findings) -> None:
+def _triggers_are_not_too_many(values: Values, findings: Findings) -> None:
+    triggers = _at(values, ("triggers",), [])
+    if triggers is not REFUSED and len(triggers) > TRIGGERS_MAX:
+        findings.refuse(("triggers",), f"expected at most {TRIGGERS_MAX} rules, found {len(triggers)}")
+    for index, trigger in _fit_entries(values, "triggers"):
+        actions = trigger["do"]
+        if actions is not REFUSED and len(actions) > TRIGGER_ACTIONS_MAX:
+            path = ("triggers", index, "do")
+            findings.refuse(path, f"expected at most {TRIGGER_ACTIONS_MAX} actions, found {len(actions)}")
+
+
+def _actions_have_what_they_need(values: Values, findings: Findings) -> None:
     for index, trigger in _fit_entries(values, "triggers"):
         for number, action in _fit_entries(trigger, "do"):
-            if action["action"] in ("notify", "route") and action.get("to") is None:
-                path = ("triggers", index, "do", number, "to")
-                findings.refuse(path, f"missing; {action['action']} needs the name of a stream")
+            if action["action"] is not REFUSED:
+                _check_action(action, ("triggers", index, "do", number), findings)
+
+
+def _check_action(action: Values, path: Path, findings: Findings) -> None:
+    kind = action["action"]
+    if kind in ("notify", "route") and action.get("to") is None:
+        findings.refuse((*path, "to"), f"missing; {kind} needs the name of a stream")
+    for key in _ACTION_KEYS - _KEYS_OF_ACTIONS[kind]:
+        if action.get(key):
+            findings.refuse((*path, key), f"{kind} has no {key}; it knows {', '.join(sorted(_KEYS_OF_ACTIONS[kind]))}")
+    if kind == "enrich" and not action.get("tags") and not action.get("headers"):
+        findings.refuse(path, "expected tags or headers to add, found neither")
+    headers = action.get("headers")
+    if isinstance(headers, dict) and CAUSE_HEADER in headers:
+        findings.refuse((*path, "headers", CAUSE_HEADER), "expected another header; this one tells of causes")
+    if action.get("payload") is not REFUSED:
+        _check_templates(action.get("payload"), (*path, "payload"), findings)
+
+
+def _check_templates(value: Any, path: Path, findings: Findings) -> None:
+    """Note what is wrong with the templates in a value of any shape."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            _check_templates(each, (*path, key), findings)
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            _check_templates(each, (*path, index), findings)
+    elif isinstance(value, str) and (problem := template_problem(value)) is not None:
+        findings.refuse(path, problem)
+
+
+def _cooldown_keys_have_a_cooldown(values: Values, findings: Findings) -> None:
+    for index, trigger in _fit_entries(values, "triggers"):
+        limits = trigger.get("limits", {})
+        if limits is not REFUSED and limits.get("cooldownKey") is not None and not limits.get("cooldownMs"):
+            path = ("triggers", index, "limits", "cooldownMs")
+            findings.refuse(path, "missing; limits.cooldownKey needs a cooldown")
 
 
 def _tokens_have_one_secret(values: Values, findings: Findings) -> None:
@@ -86,7 +143,9 @@ _CHECKS: tuple[Callable[[Values, Findings], None], ...] = (
     _dedupe_holds_all_in_flight,
     _strangers_need_tokens,
     _trigger_ids_are_unique,
-    _actions_have_a_target,
+    _triggers_are_not_too_many,
+    _actions_have_what_they_need,
+    _cooldown_keys_have_a_cooldown,
     _tokens_have_one_secret,
     _tokens_are_distinct,
 )

@@ -7,45 +7,34 @@ a new key is one new field and nothing more. On the wire names are camelCase.
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, field
 
 from broker import limits
 from broker.config import grammar
+from broker.config.contracts import CloudEvents, Pixel
+from broker.config.parts import (
+    AgeSeconds,
+    AllowedHost,
+    Deliveries,
+    Depth,
+    Durability,
+    Entry,
+    LeaseMs,
+    LogFile,
+    Origin,
+    PlainToken,
+    PrincipalName,
+    Scope,
+    Section,
+    StoredBytes,
+    StreamPattern,
+    TokenHash,
+)
+from broker.config.triggers import Trigger
 
 # Keys that this version accepts and checks, but does not act on yet: `serve` warns when one is set, and
 # the reference page says so. Remove a key here when it comes alive.
-NOT_YET_ACTIVE = frozenset({"triggers"})
-
-Depth = Annotated[int, Meta(ge=1, le=limits.STREAM_DEPTH_MAX)]
-LeaseMs = Annotated[int, Meta(ge=limits.LEASE_MS_MIN, le=limits.LEASE_MS_MAX)]
-Deliveries = Annotated[int, Meta(ge=1, le=limits.DELIVERIES_MAX)]
-AgeSeconds = Annotated[int, Meta(ge=limits.RETENTION_AGE_SECONDS_MIN, le=limits.RETENTION_AGE_SECONDS_MAX)]
-StoredBytes = Annotated[int, Meta(ge=limits.RETENTION_BYTES_MIN, le=limits.RETENTION_BYTES_MAX)]
-Durability = Literal["journal", "memory"]
-
-AllowedHost = Annotated[str, Meta(extra={"grammar": grammar.ALLOWED_HOST})]
-Origin = Annotated[str, Meta(extra={"grammar": grammar.ORIGIN})]
-StreamName = Annotated[str, Meta(extra={"grammar": grammar.STREAM})]
-StreamPattern = Annotated[str, Meta(extra={"grammar": grammar.PATTERN})]
-Scope = Annotated[str, Meta(extra={"grammar": grammar.SCOPE})]
-PlainToken = Annotated[str, Meta(extra={"grammar": grammar.TOKEN})]
-TokenHash = Annotated[str, Meta(extra={"grammar": grammar.TOKEN_HASH})]
-PrincipalName = Annotated[str, Meta(extra={"grammar": grammar.PRINCIPAL})]
-TriggerId = Annotated[str, Meta(extra={"grammar": grammar.TRIGGER_ID})]
-Sender = Annotated[str, Meta(extra={"grammar": grammar.SOURCE})]
-EventType = Annotated[str, Meta(extra={"grammar": grammar.EVENT_TYPE})]
-Tag = Annotated[str, Meta(extra={"grammar": grammar.TAG})]
-MapKey = Annotated[str, Meta(extra={"grammar": grammar.MAP_KEY})]
-Directory = Annotated[str, Meta(extra={"grammar": grammar.DIRECTORY})]
-HeaderValue = str | int | float | bool
-
-
-class Section(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A part of the configuration that is always there, and is shown in full."""
-
-
-class Entry(Section, frozen=True, kw_only=True, omit_defaults=True):
-    """An element of a list or a map: what was left out of it stays out when it is shown."""
+NOT_YET_ACTIVE: frozenset[str] = frozenset()
 
 
 class Rate(Entry, frozen=True, kw_only=True):
@@ -192,7 +181,10 @@ class Streams(Section, frozen=True, kw_only=True):
     ] = limits.LEASE_MS_DEFAULT
     max_depth: Annotated[
         Depth,
-        Meta(description="How many events of one stream are in memory; more wait in the ledger, or are refused."),
+        Meta(
+            description="How many events a stream in memory holds before it refuses more; "
+            "a durable one keeps the rest in the ledger."
+        ),
     ] = limits.STREAM_DEPTH_DEFAULT
     max_deliveries: Annotated[
         Deliveries, Meta(description="After this many deliveries without an ack, an event is a dead letter.")
@@ -208,56 +200,29 @@ class Streams(Section, frozen=True, kw_only=True):
     ] = "journal"
     per_stream_caps: Annotated[
         dict[StreamPattern, StreamCaps],
-        Meta(description="Settings by pattern of stream names; the most specific pattern wins."),
-    ] = {}
+        Meta(description="Settings by pattern of stream names; each is that of the most specific one that gives it."),
+    ] = field(default_factory=dict)
 
 
-class When(Entry, frozen=True, kw_only=True):
-    """Which envelopes a trigger is for: all that is given must match."""
+class Views(Section, frozen=True, kw_only=True):
+    """What is kept of the views."""
 
-    to: Annotated[StreamPattern | None, Meta(description="The stream, by pattern.")] = None
-    from_: Annotated[Sender | None, Meta(description="The sender, exactly.")] = field(default=None, name="from")
-    type: Annotated[EventType | None, Meta(description="The type, exactly.")] = None
-    tags: Annotated[tuple[Tag, ...], Meta(description="Tags that must all be there.")] = ()
-    headers: Annotated[
-        dict[MapKey, HeaderValue], Meta(description="Headers that must all be there with these values.")
-    ] = {}
-
-
-class Action(Entry, frozen=True, kw_only=True):
-    """What a trigger does with an envelope that matches."""
-
-    action: Annotated[
-        Literal["enrich", "notify", "route"],
-        Meta(description="`notify` emits a new envelope, `route` passes this one on, `enrich` adds to it."),
-    ]
-    to: Annotated[StreamName | None, Meta(description="The stream to write to; `notify` and `route` need it.")] = None
-    type: Annotated[EventType | None, Meta(description="The type of the new envelope.")] = None
-    payload: Annotated[Any, Meta(description="The payload; `${env.id}` stands for a field of the envelope.")] = None
-    tags: Annotated[tuple[Tag, ...], Meta(description="Tags of the new envelope.")] = ()
-    headers: Annotated[dict[MapKey, HeaderValue], Meta(description="Headers of the new envelope.")] = {}
-
-
-class TriggerLimits(Entry, frozen=True, kw_only=True):
-    """What keeps a trigger from making a storm."""
-
-    cooldown_ms: Annotated[
+    max_entries: Annotated[
         int,
         Meta(
-            ge=0,
-            le=limits.TRIGGER_COOLDOWN_MS_MAX,
-            description="After it ran, a trigger rests for this long.",
+            ge=1,
+            le=limits.VIEW_ENTRIES_MAX,
+            description="How many addresses a view holds; past it, the one that was quiet for longest is forgotten.",
         ),
-    ] = 0
-
-
-class Trigger(Entry, frozen=True, kw_only=True):
-    """A rule that is evaluated when an envelope is inserted."""
-
-    id: Annotated[TriggerId, Meta(description="The name of the rule; unique.")]
-    when: Annotated[When, Meta(description="Which envelopes it is for.")]
-    do: Annotated[tuple[Action, ...], Meta(min_length=1, description="What to do, in order.")]
-    limits: Annotated[TriggerLimits, Meta(description="What keeps it from making a storm.")] = TriggerLimits()
+    ] = limits.VIEW_ENTRIES_DEFAULT
+    max_bytes: Annotated[
+        int,
+        Meta(
+            ge=limits.VIEW_BYTES_MIN,
+            le=limits.VIEW_BYTES_MAX,
+            description="How many bytes of envelopes a view holds; past it, likewise.",
+        ),
+    ] = limits.VIEW_BYTES_DEFAULT
 
 
 class Token(Entry, frozen=True, kw_only=True):
@@ -290,36 +255,6 @@ class Auth(Section, frozen=True, kw_only=True):
     ] = ()
 
 
-class Pixel(Section, frozen=True, kw_only=True):
-    """How the events of game-server plugins are taken."""
-
-    api_key_header: Annotated[
-        str,
-        Meta(extra={"grammar": grammar.HEADER}, description="The header in which a token may come, besides a bearer."),
-    ] = "X-Pixel-Control-Api-Key"
-    schemas: Annotated[
-        Directory | None,
-        Meta(
-            description="A directory with schemas of more versions, and of payloads; relative to the working directory."
-        ),
-    ] = None
-    payload_schemas: Annotated[
-        Literal["enforce", "off", "warn"],
-        Meta(
-            description="What a payload that breaks its schema comes to: `enforce` refuses it, `warn` notes it on the "
-            "receipt, `off` does not look."
-        ),
-    ] = "warn"
-
-
-class CloudEvents(Section, frozen=True, kw_only=True):
-    """Where CloudEvents go."""
-
-    stream: Annotated[
-        StreamName | None, Meta(description="The stream of those whose `subject` does not name one; null refuses them.")
-    ] = None
-
-
 class Log(Section, frozen=True, kw_only=True):
     """What the broker says about itself."""
 
@@ -329,6 +264,43 @@ class Log(Section, frozen=True, kw_only=True):
     format: Annotated[
         Literal["auto", "human", "json"], Meta(description="`auto`: for people on a terminal, else JSON lines.")
     ] = "auto"
+
+
+class Events(Section, frozen=True, kw_only=True):
+    """A line for each thing that happens to an event."""
+
+    log: Annotated[
+        LogFile | None, Meta(description="A file for lines of JSON, relative to the working directory; null: none.")
+    ] = None
+    max_bytes: Annotated[
+        int,
+        Meta(
+            ge=limits.EVENT_LOG_BYTES_MIN,
+            le=limits.EVENT_LOG_BYTES_MAX,
+            description="Past this size, the file is renamed and a new one begun.",
+        ),
+    ] = limits.EVENT_LOG_BYTES_DEFAULT
+    keep: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=limits.EVENT_LOG_KEEP_MAX,
+            description="How many renamed files are kept: `FILE.1`, the newest, to `FILE.n`.",
+        ),
+    ] = limits.EVENT_LOG_KEEP_DEFAULT
+
+
+class Metrics(Section, frozen=True, kw_only=True):
+    """What `/metrics` shows."""
+
+    max_streams: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=limits.METRIC_STREAMS_MAX,
+            description="How many streams have a label of their own; the others are one, `(other)`.",
+        ),
+    ] = limits.METRIC_STREAMS_DEFAULT
 
 
 class Config(Section, frozen=True, kw_only=True):
@@ -344,10 +316,13 @@ class Config(Section, frozen=True, kw_only=True):
     ] = "./data"
     journal: Annotated[Journal, Meta(description="How events reach the disk.")] = Journal()
     streams: Annotated[Streams, Meta(description="How streams behave.")] = Streams()
+    views: Annotated[Views, Meta(description="What is kept of the views.")] = Views()
     triggers: Annotated[
         tuple[Trigger, ...], Meta(description="Rules that are evaluated when an envelope is inserted.")
     ] = ()
     auth: Annotated[Auth, Meta(description="Who may do what.")] = Auth()
     pixel: Annotated[Pixel, Meta(description="How the events of game-server plugins are taken.")] = Pixel()
     cloudevents: Annotated[CloudEvents, Meta(description="Where CloudEvents go.")] = CloudEvents()
+    events: Annotated[Events, Meta(description="A line for each thing that happens to an event.")] = Events()
+    metrics: Annotated[Metrics, Meta(description="What `/metrics` shows.")] = Metrics()
     log: Annotated[Log, Meta(description="What the broker says about itself.")] = Log()

@@ -1,6 +1,8 @@
 """Wire shapes: what the outside may send, and the one shape that all of it takes on inside.
 
 names          the grammar of stream names and patterns
+types          the grammar of patterns of event types
+templates      the grammar of text with fields of an envelope in it
 json_bytes     what must hold of JSON bytes besides their grammar
 times          times as the contracts write them
 inbound        InboundEvent, the shape that every contract's events take

@@ -15,7 +15,14 @@ from broker.contracts.inbound import InboundEvent
 from broker.contracts.json_bytes import check_depth, check_utf8
 from broker.contracts.names import stream_name_problem, text_problem
 from broker.errors import InvalidEnvelope, InvalidRequest, TooLarge
-from broker.limits import ENVELOPE_BYTES_MAX, EVENT_ID_BYTES_MAX, EVENT_TYPE_BYTES_MAX, PARTITION_KEY_BYTES_MAX
+from broker.limits import (
+    ENVELOPE_BYTES_MAX,
+    EVENT_ID_BYTES_MAX,
+    EVENT_TYPE_BYTES_MAX,
+    PARTITION_KEY_BYTES_MAX,
+    REQUESTS_PER_FRAME_MAX,
+    STREAM_NAME_BYTES_MAX,
+)
 
 CONTRACT = "courier"
 
@@ -23,6 +30,14 @@ CONTRACT = "courier"
 class _Request(msgspec.Struct):
     to: str
     envelope: Raw
+
+
+class _Named(msgspec.Struct):
+    id: str
+
+
+class _NamedRequest(msgspec.Struct):
+    envelope: _Named
 
 
 class Envelope(msgspec.Struct):
@@ -44,6 +59,7 @@ class Envelope(msgspec.Struct):
 
 
 _decode_request = msgspec.json.Decoder(_Request).decode
+_decode_named = msgspec.json.Decoder(_NamedRequest).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
 _decode_envelope = msgspec.json.Decoder(Envelope).decode
 
@@ -76,7 +92,20 @@ def split_frame(frame: bytes) -> list[bytes]:
         raise InvalidRequest(f"the frame is not an array of requests: {error}") from None
     if not requests:
         raise InvalidRequest("the array is empty; send at least one request")
+    if len(requests) > REQUESTS_PER_FRAME_MAX:
+        raise TooLarge(
+            f"the array has {len(requests)} requests; at most {REQUESTS_PER_FRAME_MAX} are taken in one frame: split it"
+        )
     return [bytes(request) for request in requests]
+
+
+def id_of(request: bytes) -> str | None:
+    """The id in a request that was refused, so that the refusal can name it; None if it has none that is one."""
+    try:
+        event_id = _decode_named(request).envelope.id
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return event_id if text_problem(event_id, EVENT_ID_BYTES_MAX) is None else None
 
 
 def parse_envelope(to: str, raw: bytes, received_at: int) -> InboundEvent:
@@ -90,7 +119,8 @@ def parse_envelope(to: str, raw: bytes, received_at: int) -> InboundEvent:
     if (problem := stream_name_problem(to)) is not None:
         raise InvalidRequest(f"to: {problem}")
     if envelope.to != to:
-        raise InvalidEnvelope(f"envelope.to is {envelope.to!r}, but to is {to!r}; they must agree")
+        shown = envelope.to[:STREAM_NAME_BYTES_MAX]
+        raise InvalidEnvelope(f"envelope.to is {shown!r}, but to is {to!r}; they must agree")
     if (problem := text_problem(envelope.id, EVENT_ID_BYTES_MAX)) is not None:
         raise InvalidEnvelope(f"envelope.id: {problem}")
     if (problem := text_problem(envelope.type, EVENT_TYPE_BYTES_MAX)) is not None:

@@ -23,20 +23,21 @@ def check_utf8(data: bytes) -> None:
         raise InvalidRequest(f"the body is not valid UTF-8 at byte {error.start}; send JSON as UTF-8") from None
 
 
-def check_depth(data: bytes) -> None:
-    """Raise InvalidRequest for JSON that is nested deeper than the bound.
+def check_depth(data: bytes, levels_around: int = 0) -> None:
+    """Raise InvalidRequest for JSON that is nested deeper than the bound, with so many levels around it.
 
     Few documents have as many brackets as the bound allows levels: those are done after two counts.
     """
-    if data.count(b"{") + data.count(b"[") <= JSON_DEPTH_MAX:
+    depth_max = JSON_DEPTH_MAX - levels_around
+    if data.count(b"{") + data.count(b"[") <= depth_max:
         return
     depth = 0
     for match in _BRACKETS_OUTSIDE_STRINGS.finditer(data):
         if match[1]:
             depth += 1
-            if depth > JSON_DEPTH_MAX:
+            if depth > depth_max:
                 raise InvalidRequest(
-                    f"the JSON is nested deeper than {JSON_DEPTH_MAX} levels at byte {match.start()}; flatten it"
+                    f"the JSON is nested deeper than {depth_max} levels at byte {match.start()}; flatten it"
                 )
         elif match[2]:
             depth -= 1

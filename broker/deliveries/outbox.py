@@ -37,6 +37,7 @@ class DeliveryQueue:
     def deliver(self, entry: Entry) -> None:
         """Take one leased event."""
         self._waiting.append(Delivery(entry, entry.attempt))
+        entry.unsent = True
         self._ready.set()
 
     def answer(self, text: bytes) -> None:
@@ -109,4 +110,6 @@ class DeliveryQueue:
         head = text_frame_head(len(text))
         parts += (head, text)
         self._taken_bytes += len(head) + len(text)
-        self._taken += ((self._taken_bytes, delivery) for delivery in deliveries)
+        for delivery in deliveries:
+            delivery.entry.unsent = False
+            self._taken.append((self._taken_bytes, delivery))

@@ -6,11 +6,12 @@ import msgspec
 from msgspec import Meta, Raw
 
 from broker.contracts.skyra import DeviceEvent
-from broker.front import shapes
+from broker.front import contract_shapes, shapes
 from broker.front.endpoints import ENDPOINTS, Endpoint
 from broker.front.openapi import info
 from broker.front.shapes import Shape
 from broker.limits import (
+    ARRAY_EVENTS_MAX,
     CREDIT_MAX,
     DELIVER_BATCH_MAX,
     EVENT_ID_BYTES_MAX,
@@ -18,12 +19,35 @@ from broker.limits import (
     LEASE_MS_MAX,
     LEASE_MS_MIN,
     NACK_DELAY_MS_MAX,
+    REQUESTS_PER_FRAME_MAX,
+    SEQ_MAX,
 )
 
-Key = Annotated[str, Meta(max_length=EVENT_ID_BYTES_MAX)] | int
+Key = Annotated[str, Meta(max_length=EVENT_ID_BYTES_MAX)] | Annotated[int, Meta(ge=1, le=SEQ_MAX)]
 Keys = Key | Annotated[list[Key], Meta(min_length=1, max_length=KEYS_PER_FRAME_MAX)]
 """The ids or sequences of one event or of several."""
 Attempt = Annotated[int, Meta(ge=1)] | msgspec.UnsetType
+
+
+class Several(msgspec.Struct, frozen=True):
+    """A frame that is an array of others, and so has no shape of its own."""
+
+    name: str
+    summary: str
+    elements: Any
+
+
+ENQUEUE_REQUESTS = Several(
+    "EnqueueRequests",
+    "Several events, committed together.",
+    Annotated[list[shapes.EnqueueRequest], Meta(min_length=1, max_length=REQUESTS_PER_FRAME_MAX)],
+)
+
+DEVICE_EVENTS = Several(
+    "DeviceEvents",
+    "Several events of devices, committed together.",
+    Annotated[list[DeviceEvent], Meta(min_length=1, max_length=ARRAY_EVENTS_MAX)],
+)
 
 
 class Window(Shape):
@@ -92,10 +116,42 @@ class DeliveryBatch(Shape):
     deliver: Annotated[list[BatchedDelivery], Meta(min_length=1, max_length=DELIVER_BATCH_MAX)]
 
 
+class ViewSnapshot(Shape, omit_defaults=True):
+    """A view from its beginning: whatever the reader knew before is forgotten. `more`: the next frame goes on."""
+
+    snapshot: dict[str, Raw]
+    seq: Annotated[int, Meta(ge=0)]
+    more: bool = False
+
+
+class ViewDelta(Shape, omit_defaults=True):
+    """What has changed: the last envelope of an address, or null when the view has forgotten it."""
+
+    delta: dict[str, Raw]
+    seq: Annotated[int, Meta(ge=0)]
+    more: bool = False
+
+
+class Shown(Shape):
+    """An event that was committed; its envelope is null when it cannot be shown any more."""
+
+    stream: str
+    seq: shapes.Seq
+    envelope: Raw
+
+
+class Missed(Shape):
+    """So many events came here that were not kept for this reader."""
+
+    missed: Annotated[int, Meta(ge=1)]
+
+
 FRAMES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
-    "publish": ((shapes.EnqueueRequest,), (Window, PublishAck, shapes.Error)),
-    "ingress": ((DeviceEvent,), (Window, shapes.SkyraAck, shapes.SkyraNack)),
+    "publish": ((shapes.EnqueueRequest, ENQUEUE_REQUESTS), (Window, PublishAck, shapes.Error)),
+    "ingress": ((DeviceEvent, DEVICE_EVENTS), (Window, contract_shapes.SkyraAck, contract_shapes.SkyraNack)),
     "subscribe": ((Credit, Ack, Nack, Extend), (Delivery, DeliveryBatch, shapes.Error)),
+    "live": ((), (ViewSnapshot, ViewDelta, shapes.Error)),
+    "tail": ((), (Shown, Missed, shapes.Error)),
 }
 """What each socket takes, and what it sends."""
 
@@ -106,11 +162,14 @@ def asyncapi() -> dict[str, Any]:
     """The document, version 3.0."""
     sockets = [endpoint for endpoint in ENDPOINTS if endpoint.is_socket]
     kinds = dict.fromkeys(kind for endpoint in sockets for way in FRAMES[endpoint.name] for kind in way)
-    _, schemas = msgspec.json.schema_components(list(kinds), ref_template=_REFERENCE)
+    payloads, schemas = msgspec.json.schema_components(
+        [kind.elements if isinstance(kind, Several) else kind for kind in kinds], ref_template=_REFERENCE
+    )
     operations: dict[str, Any] = {}
     for endpoint in sockets:
         taken, sent = FRAMES[endpoint.name]
-        operations[f"{endpoint.name}.receive"] = _operation(endpoint, "receive", taken)
+        if taken:
+            operations[f"{endpoint.name}.receive"] = _operation(endpoint, "receive", taken)
         operations[f"{endpoint.name}.send"] = _operation(endpoint, "send", sent)
     return {
         "asyncapi": "3.0.0",
@@ -120,15 +179,19 @@ def asyncapi() -> dict[str, Any]:
         "components": {
             "schemas": schemas,
             "messages": {
-                kind.__name__: {
+                _name(kind): {
                     "contentType": "application/json",
-                    "summary": (kind.__doc__ or "").strip(),
-                    "payload": {"$ref": _REFERENCE.format(name=kind.__name__)},
+                    "summary": kind.summary if isinstance(kind, Several) else (kind.__doc__ or "").strip(),
+                    "payload": payload,
                 }
-                for kind in kinds
+                for kind, payload in zip(kinds, payloads, strict=True)
             },
         },
     }
+
+
+def _name(kind: Any) -> str:
+    return str(kind.name if isinstance(kind, Several) else kind.__name__)
 
 
 def _channel(endpoint: Endpoint) -> dict[str, Any]:
@@ -138,7 +201,7 @@ def _channel(endpoint: Endpoint) -> dict[str, Any]:
         "summary": endpoint.summary,
         "description": f"A token needs the scope `{endpoint.scope}`.",
         "messages": {
-            kind.__name__: {"$ref": f"#/components/messages/{kind.__name__}"} for kind in dict.fromkeys((*taken, *sent))
+            _name(kind): {"$ref": f"#/components/messages/{_name(kind)}"} for kind in dict.fromkeys((*taken, *sent))
         },
     }
     if endpoint.parameters:
@@ -158,5 +221,5 @@ def _operation(endpoint: Endpoint, action: str, kinds: tuple[Any, ...]) -> dict[
     return {
         "action": action,
         "channel": {"$ref": channel},
-        "messages": [{"$ref": f"{channel}/messages/{kind.__name__}"} for kind in kinds],
+        "messages": [{"$ref": f"{channel}/messages/{_name(kind)}"} for kind in kinds],
     }

@@ -27,6 +27,10 @@ class BodyTooSlow(TimeoutError):
     """The body of a request did not arrive in time. Not a CourierError: aiohttp passes over time-outs of a body."""
 
 
+class BodyUnreadable(TimeoutError):
+    """The body of a request cannot be unpacked. A time-out for the same reason: aiohttp reads on, and logs others."""
+
+
 class Connections:
     """Counts the connections of a server, and makes new ones: the protocol factory of its listening socket."""
 
@@ -34,6 +38,7 @@ class Connections:
         self.read_timeout_seconds: Final = config.read_timeout_ms / 1000
         self._connections_max = config.max_connections
         self.open = 0
+        self.refused_total = 0
         self._refused: set[Refused] = set()
         self._server: web.Server | None = None
         self._options: dict[str, Any] = {}
@@ -49,7 +54,10 @@ class Connections:
 
     def refusal(self) -> "Refused | None":
         """What serves a connection instead, when as many are open as may be."""
-        return None if self.open < self._connections_max else Refused(self._refused, self._connections_max)
+        if self.open < self._connections_max:
+            return None
+        self.refused_total += 1
+        return Refused(self._refused, self._connections_max)
 
     def abort_refused(self) -> None:
         """Hold none of the refused any longer."""

@@ -5,10 +5,11 @@ from typing import Annotated
 import msgspec
 
 from broker.errors import InvalidRequest
-from broker.limits import EVENT_ID_BYTES_MAX, KEYS_PER_FRAME_MAX
+from broker.limits import EVENT_ID_BYTES_MAX, KEYS_PER_FRAME_MAX, SEQ_MAX
 
 EventId = Annotated[str, msgspec.Meta(max_length=EVENT_ID_BYTES_MAX)]
-Key = EventId | int
+Seq = Annotated[int, msgspec.Meta(ge=1, le=SEQ_MAX)]
+Key = EventId | Seq
 Keys = Key | Annotated[list[Key], msgspec.Meta(min_length=1, max_length=KEYS_PER_FRAME_MAX)] | None
 
 

@@ -39,6 +39,7 @@ from broker.limits import (
     PAGE_LIMIT_MAX,
     SEQ_MAX,
 )
+from broker.streams.groups import group_name_problem
 
 _STREAM_FILTER = re.compile(r"[A-Za-z0-9._/*-]+")
 
@@ -51,8 +52,8 @@ class DeadLetterEndpoints:
 
     async def list_letters(self, request: web.Request) -> web.Response:
         """`GET /v1/dead-letters`."""
-        query = Query(request, "stream", "type", "reason", "after", "limit")
-        wanted = _filter(query.text("stream"), query.text("type"), query.text("reason"))
+        query = Query(request, "stream", "type", "reason", "group", "after", "limit")
+        wanted = _filter(*map(query.text, ("stream", "type", "reason", "group")))
         after = query.integer("after", 0, 0, SEQ_MAX)
         limit = query.integer("limit", PAGE_LIMIT_DEFAULT, 1, PAGE_LIMIT_MAX)
         found = await self._letters.page(wanted, after, limit)
@@ -66,9 +67,9 @@ class DeadLetterEndpoints:
 
     async def inspect(self, request: web.Request) -> web.Response:
         """`GET /v1/dead-letters/{seq}`."""
-        Query(request)
+        group = _group(Query(request, "group"))
         seq = seq_in_path(request)
-        letter, envelope, is_whole = await self._letters.inspect(seq)
+        letter, envelope, is_whole = await self._letters.inspect(seq, group)
         if not request[PRINCIPAL].may("streams", letter.stream, "subscribe"):
             raise NotFound(f"there is no dead letter with sequence {seq}")
         raw = Raw(envelope) if envelope is not None and is_whole else NOTHING
@@ -76,21 +77,21 @@ class DeadLetterEndpoints:
 
     async def replay(self, request: web.Request) -> web.Response:
         """`POST /v1/dead-letters/{seq}/replay`."""
-        _check_admin(request)
+        group = _group(_admin_query(request, "group"))
         seq = seq_in_path(request)
-        return shape_response(Replayed(seq=seq, redriven_as=await self._letters.replay_one(seq)))
+        return shape_response(Replayed(seq=seq, redriven_as=await self._letters.replay_one(seq, group)))
 
     async def discard(self, request: web.Request) -> web.Response:
         """`POST /v1/dead-letters/{seq}/discard`."""
-        _check_admin(request)
+        group = _group(_admin_query(request, "group"))
         seq = seq_in_path(request)
         asked = await json_body(request, DiscardRequest)
-        await self._letters.discard_one(seq, _reason(asked))
+        await self._letters.discard_one(seq, _reason(asked), group)
         return shape_response(Discarded(seq=seq, discarded=True))
 
     async def replay_many(self, request: web.Request) -> web.StreamResponse:
         """`POST /v1/dead-letters/replay`."""
-        _check_admin(request)
+        _admin_query(request)
         asked = await json_body(request, BulkReplayRequest)
         wanted = _filter_of(asked.filter)
         if asked.dry_run:
@@ -99,7 +100,7 @@ class DeadLetterEndpoints:
 
     async def discard_many(self, request: web.Request) -> web.StreamResponse:
         """`POST /v1/dead-letters/discard`."""
-        _check_admin(request)
+        _admin_query(request)
         asked = await json_body(request, BulkDiscardRequest)
         wanted, reason = _filter_of(asked.filter), _reason(asked)
         if asked.dry_run:
@@ -130,10 +131,19 @@ def _line(progress: Progress, *, finished: bool) -> bytes:
     return msgspec.json.encode(ProgressLine(done=progress.done, total=progress.total, finished=finished)) + b"\n"
 
 
-def _check_admin(request: web.Request) -> None:
+def _admin_query(request: web.Request, *known: str) -> Query:
+    """The query of an operator; raise Forbidden for anybody else's."""
     principal: Principal = request[PRINCIPAL]
     principal.check_admin()
-    Query(request)
+    return Query(request, *known)
+
+
+def _group(query: Query) -> str | None:
+    """The consumer group that is meant; None for the streams themselves."""
+    name = query.text("group")
+    if name is not None and (problem := group_name_problem(name)) is not None:
+        raise InvalidRequest(f"group: {problem}")
+    return name
 
 
 def _reason(asked: DiscardRequest) -> str:
@@ -143,16 +153,16 @@ def _reason(asked: DiscardRequest) -> str:
 
 
 def _filter_of(asked: DeadLetterFilter) -> Filter:
-    return _filter(asked.stream, asked.type, asked.reason)
+    return _filter(asked.stream, asked.type, asked.reason, asked.group)
 
 
-def _filter(stream: str | None, kind: str | None, reason: str | None) -> Filter:
-    for name, text in (("stream", stream), ("type", kind), ("reason", reason)):
+def _filter(stream: str | None, kind: str | None, reason: str | None, group: str | None) -> Filter:
+    for name, text in (("stream", stream), ("type", kind), ("reason", reason), ("group", group)):
         if text is not None and (problem := text_problem(text, FILTER_TEXT_BYTES_MAX)) is not None:
             raise InvalidRequest(f"{name}: {problem}")
     if stream is not None and _STREAM_FILTER.fullmatch(stream) is None:
         raise InvalidRequest("stream: it has a character outside A-Z a-z 0-9 . _ - / and *, which stands for anything")
-    return Filter(stream, kind, reason)
+    return Filter(stream, kind, reason, group=group)
 
 
 def _fields(letter: DeadLetter) -> dict[str, Any]:

@@ -6,11 +6,19 @@ A test compares it with the routes of a running broker, so whoever adds a route 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from broker.config import Trigger
 from broker.contracts.cloudevents import BATCHED, STRUCTURED, CloudEvent
 from broker.contracts.skyra import DeviceEvent
-from broker.front import shapes
-from broker.front.requests import JSON, NDJSON
-from broker.limits import DELIVER_BATCH_MAX, PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, SEQ_MAX, STREAM_NAME_BYTES_MAX
+from broker.front import contract_shapes, shapes, trigger_shapes
+from broker.front.requests import JSON, NDJSON, TEXT
+from broker.limits import (
+    DELIVER_BATCH_MAX,
+    GROUP_NAME_BYTES_MAX,
+    PAGE_LIMIT_DEFAULT,
+    PAGE_LIMIT_MAX,
+    SEQ_MAX,
+    STREAM_NAME_BYTES_MAX,
+)
 
 
 class Parameter(NamedTuple):
@@ -121,11 +129,28 @@ _EXAMPLE_CLOUDEVENT = {
     "subject": "sensors/door",
     "data": {"open": True},
 }
+_EXAMPLE_RULE = {
+    "id": "trig.jen.log.notify.architect",
+    "when": {"type": "sprint.log", "from": "agents/Jen/outbox"},
+    "do": [
+        {
+            "action": "notify",
+            "to": "agents/architect/inbox",
+            "payload": {"title": "Jen posted sprint log", "ref": "${env.id}"},
+        }
+    ],
+    "limits": {"cooldownMs": 5000},
+}
+_TRIGGER = _in_path("id", "the id of a rule", "trig.jen.log.notify.architect")
 _FILTER = (
     _text("stream", "only of this stream; * stands for anything"),
     _text("type", "only of this type"),
     _text("reason", "only with this text in the reason"),
+    _text("group", "those of this consumer group; without it, those of the streams themselves"),
 )
+_GROUP = _FILTER[-1]
+
+_VIEW = Parameter("view", "query", {"type": "string", "minLength": 1}, "the name of a view", "latestPerAgent")
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/livez", "livez", "The process is there", needs_token=False, answers={JSON: shapes.Alive}),
@@ -149,14 +174,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Store an event of a device, or an array of them; answered when they are on disk", "devices:DEVICE",
         bodies={JSON: (DeviceEvent, Many((DeviceEvent,)))},
         example=_EXAMPLE_DEVICE_EVENT,
-        answers={JSON: (shapes.SkyraAck, Many((shapes.SkyraAck, shapes.SkyraNack)))},
+        answers={JSON: (contract_shapes.SkyraAck, Many((contract_shapes.SkyraAck, contract_shapes.SkyraNack)))},
     ),
     Endpoint(
         "POST", "/plugin/events", "pluginEvents",
         "Store an event of a game-server plugin; refusals are answered with 200 too", "streams:pixel/CATEGORY:enqueue",
-        bodies={JSON: shapes.PixelRequest},
+        bodies={JSON: contract_shapes.PixelRequest},
         example=_EXAMPLE_PLUGIN_EVENT,
-        answers={JSON: (shapes.PixelAcceptance, shapes.PixelRefusal)},
+        answers={JSON: (contract_shapes.PixelAcceptance, contract_shapes.PixelRefusal)},
     ),
     Endpoint(
         "POST", "/v1/cloudevents", "cloudevents",
@@ -179,7 +204,34 @@ ENDPOINTS: tuple[Endpoint, ...] = (
                 "batch", "query", {"type": "integer", "minimum": 1, "maximum": DELIVER_BATCH_MAX},
                 "how many envelopes one frame may carry", is_required=False,
             ),
+            Parameter(
+                "group", "query", {"type": "string", "minLength": 1, "maxLength": GROUP_NAME_BYTES_MAX},
+                "a consumer group, which has a copy of the streams of its own", is_required=False,
+            ),
+            Parameter(
+                "from", "query", {"type": "string", "enum": ["start", "now"], "default": "start"},
+                "where a new group begins", is_required=False,
+            ),
         ),
+    ),
+    Endpoint(
+        "GET", "/v1/tail", "tail", "A WebSocket that shows new events without consuming them",
+        "streams:STREAM:subscribe",
+        parameters=(
+            Parameter("stream", "query", {"type": "string"}, "the name of a stream, or a pattern of names"),
+            Parameter(
+                "from", "query", {"type": ["string", "integer"], "default": "now"},
+                "the first sequence of the ledger to show, or now for new events only", is_required=False,
+            ),
+        ),
+    ),
+    Endpoint(
+        "GET", "/v1/stats", "stats", "Many streams in figures", "streams:STREAM:subscribe",
+        parameters=(
+            _text("stream", "only streams of this name or pattern"), _text("after", "only names behind this one"),
+            _LIMIT,
+        ),
+        answers={JSON: shapes.FiguresPage},
     ),
     Endpoint(
         "GET", "/v1/streams", "listStreams", "The streams that the caller may subscribe to",
@@ -197,6 +249,23 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         answers={JSON: shapes.EventPage},
     ),
     Endpoint(
+        "GET", "/v1/streams/{stream}/groups", "streamGroups", "The consumer groups that have a copy of a stream",
+        "streams:STREAM:subscribe", parameters=(_STREAM,), answers={JSON: shapes.StreamGroups},
+    ),
+    Endpoint(
+        "GET", "/v1/groups", "listGroups", "The consumer groups of streams that the caller may subscribe to",
+        "streams:STREAM:subscribe", answers={JSON: shapes.GroupList},
+    ),
+    Endpoint(
+        "DELETE", "/v1/groups/{group}", "deleteGroup", "Take a consumer group's copies of streams away",
+        "admin:*",
+        parameters=(
+            _in_path("group", "the name of the group", "billing"),
+            _text("stream", "the stream or the pattern, as the list of groups shows it"),
+        ),
+        answers={JSON: shapes.GroupDeleted},
+    ),
+    Endpoint(
         "GET", "/v1/receipts/{source}/{id}", "receipt", "What became of one event", "streams:STREAM:subscribe",
         parameters=(
             _in_path("source", "where it came from: stream:NAME", f"stream:{_EXAMPLE_STREAM}"),
@@ -212,15 +281,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         "GET", "/v1/dead-letters/{seq}", "inspectDeadLetter", "One dead letter with its envelope",
-        "streams:STREAM:subscribe", parameters=(_SEQ,), answers={JSON: shapes.DeadLetterWhole},
+        "streams:STREAM:subscribe", parameters=(_SEQ, _GROUP), answers={JSON: shapes.DeadLetterWhole},
     ),
     Endpoint(
         "POST", "/v1/dead-letters/{seq}/replay", "replayDeadLetter", "Send a dead letter to its stream again",
-        "admin:*", parameters=(_SEQ,), answers={JSON: shapes.Replayed},
+        "admin:*", parameters=(_SEQ, _GROUP), answers={JSON: shapes.Replayed},
     ),
     Endpoint(
         "POST", "/v1/dead-letters/{seq}/discard", "discardDeadLetter", "Let a dead letter go",
-        "admin:*", parameters=(_SEQ,), bodies={JSON: shapes.DiscardRequest}, example={"reason": "known bug"},
+        "admin:*", parameters=(_SEQ, _GROUP), bodies={JSON: shapes.DiscardRequest}, example={"reason": "known bug"},
         answers={JSON: shapes.Discarded},
     ),
     Endpoint(
@@ -232,6 +301,58 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "POST", "/v1/dead-letters/discard", "discardDeadLetters", "Let all dead letters that match go",
         "admin:*", bodies={JSON: shapes.BulkDiscardRequest},
         answers={JSON: shapes.Matching, NDJSON: (shapes.ProgressLine, shapes.Error)},
+    ),
+    Endpoint(
+        "GET", "/v1/triggers", "listTriggers", "The rules, and what they have done", "admin:*",
+        answers={JSON: trigger_shapes.TriggerList},
+    ),
+    Endpoint(
+        "POST", "/v1/triggers/test", "testTriggers", "What rules would make of an envelope; nothing is stored",
+        "admin:*", bodies={JSON: trigger_shapes.TriggerTest}, example={"envelope": _EXAMPLE_REQUEST["envelope"]},
+        answers={JSON: trigger_shapes.TriggerTried},
+    ),
+    Endpoint(
+        "GET", "/v1/triggers/{id}", "showTrigger", "One rule, and what it has done", "admin:*",
+        parameters=(_TRIGGER,), answers={JSON: trigger_shapes.TriggerShown},
+    ),
+    Endpoint(
+        "PUT", "/v1/triggers/{id}", "putTrigger", "Add or replace a rule; answered when it is on disk", "admin:*",
+        parameters=(_TRIGGER,), bodies={JSON: Trigger}, example=_EXAMPLE_RULE,
+        answers={JSON: trigger_shapes.TriggerShown},
+    ),
+    Endpoint(
+        "DELETE", "/v1/triggers/{id}", "deleteTrigger", "Remove a rule", "admin:*",
+        parameters=(_TRIGGER,), answers={JSON: trigger_shapes.TriggerDeleted},
+    ),
+    Endpoint(
+        "GET", "/v1/why", "findEvent", "Which event is meant, by its id alone or by its sequence",
+        "streams:STREAM:subscribe",
+        parameters=(
+            _text("id", "its id; give this or seq"),
+            _text("stream", "with id: only on this stream"),
+            _text("source", "with id: only from this source"),
+            Parameter("seq", "query", {"type": "integer", "minimum": 1, "maximum": SEQ_MAX}, "its sequence"),
+        ),
+        answers={JSON: trigger_shapes.WhyFound},
+    ),
+    Endpoint(
+        "GET", "/v1/why/{source}/{id}", "why", "The whole life of one event", "streams:STREAM:subscribe",
+        parameters=(
+            _in_path("source", "where it came from: stream:NAME", f"stream:{_EXAMPLE_STREAM}"),
+            _in_path("id", "its id", "e-91a"),
+        ),
+        answers={JSON: trigger_shapes.Why},
+    ),
+    Endpoint(
+        "GET", "/v1/snapshot", "snapshot", "A view as it is now, with the sequence that it is true for",
+        "views:VIEW:read", parameters=(_VIEW,), answers={JSON: shapes.Snapshot},
+    ),
+    Endpoint(
+        "GET", "/v1/live", "live", "A WebSocket that sends a view as it is, and then its changes",
+        "views:VIEW:read", parameters=(_VIEW,),
+    ),
+    Endpoint(
+        "GET", "/metrics", "metrics", "How the broker is doing, for Prometheus", "metrics:read", answers={TEXT: str},
     ),
     Endpoint("GET", "/openapi.json", "openapi", "The HTTP endpoints, for programs", answers={JSON: dict[str, Any]}),
     Endpoint("GET", "/asyncapi.json", "asyncapi", "The WebSockets, for programs", answers={JSON: dict[str, Any]}),

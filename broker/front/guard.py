@@ -14,7 +14,7 @@ from broker.admission.auth import Authenticator, Principal
 from broker.config import Server
 from broker.config.grammar import is_loopback
 from broker.errors import CourierError, Forbidden, InvalidRequest, NotFound, TooLarge
-from broker.front.connections import BodyTooSlow, too_slow
+from broker.front.connections import BodyTooSlow, BodyUnreadable, too_slow
 from broker.front.replies import error_response
 
 log = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ class Guard:
         except BodyTooSlow:
             return told(too_slow())
         except web.RequestPayloadError as error:
+            request.content.set_exception(BodyUnreadable())
             return told(InvalidRequest(f"the body cannot be read: {error}"))
         except ConnectionError:  # nobody is there to be answered, and nothing is wrong here
             return told(InvalidRequest("the connection was lost in the middle of the request"))

@@ -21,7 +21,7 @@ from broker.front.answers import Answers
 from broker.front.commits import committed
 from broker.front.guard import PRINCIPAL
 from broker.front.producers import Producers
-from broker.front.replies import error_response, json_response
+from broker.front.replies import REFUSALS, error_response, json_response
 from broker.front.requests import JSON, check_content_type, check_not_packed
 from broker.journal.rejections import Rejection, Rejections
 from broker.journal.submission import Job
@@ -151,6 +151,7 @@ class Ingress(Producers):
 
     async def _receive(self, socket: web.WebSocketResponse, principal: Principal, answers: Answers) -> None:
         async for message in socket:
+            await answers.window()  # refusals count too: who does not read them is not read either
             if message.type is WSMsgType.TEXT:
                 taken = self._intake.take(principal, message.data.encode())
             elif message.type is WSMsgType.BINARY:
@@ -158,7 +159,6 @@ class Ingress(Producers):
                 taken = self._intake.refuse(principal, message.data, binary)
             else:
                 continue  # a frame that aiohttp itself refused, and closes the socket for
-            await answers.window()
             await self._submit(taken, answers)
 
     async def _submit(self, taken: Taken, answers: Answers) -> None:
@@ -188,4 +188,7 @@ def _answer(event: InboundEvent, position: int, outcome: Any) -> dict[str, Any] 
 
 
 def _shown(answer: dict[str, Any] | Refused) -> dict[str, Any]:
-    return skyra.nack(answer.event_id, answer.error) if isinstance(answer, Refused) else answer
+    if not isinstance(answer, Refused):
+        return answer
+    REFUSALS[answer.error.code] += 1
+    return skyra.nack(answer.event_id, answer.error)

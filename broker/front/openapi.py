@@ -61,7 +61,8 @@ def info(title: str) -> dict[str, Any]:
 def schemas() -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
     """The schema of each wire type, and the components that these refer to."""
     types = wire_types()
-    found, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
+    described = msgspec.json.schema_components(types, ref_template=_REFERENCE)
+    found, components = msgspec.json.decode(msgspec.json.encode(described))  # the tuple of a default becomes a list
     codes = sorted(kind.code for kind in error_kinds())
     components["ErrorDetail"]["properties"]["code"]["enum"] = codes
     return dict(zip(types, found, strict=True)), components

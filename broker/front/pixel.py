@@ -26,7 +26,7 @@ from broker.errors import (
 )
 from broker.front.commits import committed
 from broker.front.guard import PRINCIPAL
-from broker.front.replies import error_response, json_response
+from broker.front.replies import REFUSALS, error_response, json_response
 from broker.front.requests import JSON, check_content_type, check_not_packed
 from broker.journal.rejections import Rejection, Rejections
 
@@ -39,10 +39,16 @@ RETRY_SECONDS = 5
 def refusal(error: CourierError) -> web.Response:
     """An error that arose before the endpoint was reached, or in it, as an answer to the plugin."""
     if isinstance(error, Unauthorized):
-        return json_response(pixel.rejected(error))
+        return rejected(error)
     if error.status < 500:
         return error_response(error)  # a host that is not served, a body that did not come: not of this contract
     return unavailable(error)
+
+
+def rejected(error: CourierError) -> web.Response:
+    """The answer to an event that is refused for good."""
+    REFUSALS[error.code] += 1
+    return json_response(pixel.rejected(error))
 
 
 def unavailable(error: CourierError) -> web.Response:
@@ -105,12 +111,12 @@ class PixelEvents:
         if error.status >= 500 or isinstance(error, UnknownStream):
             return unavailable(error)
         if isinstance(error, OverQuota):
-            return json_response(pixel.rejected(error))
+            return rejected(error)
         job = self._rejections.keep([self._rejection(principal, body, error)])
         if job is not None:
             with suppress(CourierError):  # the refusal holds, whether its receipt could be kept or not
                 await committed(self._gate, (), job)
-        return json_response(pixel.rejected(error))
+        return rejected(error)
 
     def _rejection(self, principal: Principal, body: bytes, error: CourierError) -> Rejection:
         facts = pixel.facts(body)

@@ -10,7 +10,7 @@ from broker.admission.auth import Principal
 from broker.front.answers import Answers
 from broker.front.guard import PRINCIPAL
 from broker.front.line import Line
-from broker.front.sockets import Objection, OpenSockets
+from broker.front.sockets import Objection, OpenSockets, check_handshake
 from broker.limits import PUBLISH_WINDOW
 
 
@@ -28,6 +28,7 @@ class Producers(ABC):
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
         """Serve one producer until it goes away."""
         self._sockets.check()
+        check_handshake(request)
         answers = Answers()
         async with self._sockets.accept(request) as socket:
             self._answers.add(answers)
@@ -42,6 +43,11 @@ class Producers(ABC):
                 await asyncio.gather(sender, return_exceptions=True)
                 line.cut()
         return socket
+
+    @property
+    def open_sockets(self) -> int:
+        """How many sockets are open."""
+        return len(self._sockets)
 
     async def revoke(self, objection: Objection) -> int:
         """Close the sockets of callers that may not stay; how many those were."""

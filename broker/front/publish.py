@@ -31,6 +31,7 @@ class Publish(Producers):
 
     async def _receive(self, socket: web.WebSocketResponse, principal: Principal, answers: Answers) -> None:
         async for message in socket:
+            await answers.window()  # for errors too: who does not read them is not read either
             try:
                 if message.type is not WSMsgType.TEXT:
                     raise InvalidRequest("frames are JSON text, not binary")
@@ -40,7 +41,6 @@ class Publish(Producers):
                 continue
             events = self._admit(principal, requests, answers)
             if events:
-                await answers.window()
                 await self._submit(events, answers)
 
     def _admit(self, principal: Principal, requests: Sequence[bytes], answers: Answers) -> list[InboundEvent]:
@@ -50,6 +50,8 @@ class Publish(Producers):
             try:
                 events.append(self._gate.admit(principal, request))
             except CourierError as error:
+                if (event_id := courier.id_of(request)) is not None:
+                    error.detail.setdefault("id", event_id)
                 answers.put(error_frame(error))
         return events
 
@@ -68,9 +70,9 @@ class Publish(Producers):
 
 def _answer(event: InboundEvent, position: int, outcome: Any) -> bytes:
     if isinstance(outcome, CourierError):
-        return orjson.dumps({"error": {**outcome.as_dict(), "id": event.source_event_id}})
+        return error_frame(outcome, id=event.source_event_id)
     seq = outcome.seqs[position]
     if seq == 0:
-        return orjson.dumps({"error": {**outcome.refusal(position).as_dict(), "id": event.source_event_id}})
+        return error_frame(outcome.refusal(position), id=event.source_event_id)
     reply = courier.reply(event.source_event_id, seq, outcome.duplicates.get(position))
     return orjson.dumps({"ack": reply.pop("id"), **reply})

@@ -1,5 +1,6 @@
 """Answers as bytes: the one place where an error becomes a status, a body or a frame."""
 
+from collections import Counter
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
@@ -9,6 +10,10 @@ import orjson
 from aiohttp import web
 
 from broker.errors import CourierError, Draining, RequestTimeout
+
+REFUSALS: Counter[str] = Counter()
+"""How often each error was sent by this process, by its code. Counted here, because all of them pass here;
+a contract with words of its own for its refusals counts them itself."""
 
 
 def json_response(body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
@@ -21,6 +26,7 @@ def error_response(error: CourierError, beside: Mapping[str, Any] = MappingProxy
 
     A contract may have fields of its own `beside` it.
     """
+    REFUSALS[error.code] += 1
     headers = {"Retry-After": str(error.retry_after_seconds)} if error.retryable else None
     answer = json_response({**beside, "error": error.as_dict()}, error.status, headers)
     if isinstance(error, Draining | RequestTimeout):
@@ -30,6 +36,7 @@ def error_response(error: CourierError, beside: Mapping[str, Any] = MappingProxy
 
 def whole_answer(error: CourierError) -> bytes:
     """The same error as the bytes of a whole HTTP answer, for who got no further than connecting."""
+    REFUSALS[error.code] += 1
     body = orjson.dumps({"error": error.as_dict()})
     retry = f"Retry-After: {error.retry_after_seconds}\r\n" if error.retryable else ""
     head = (
@@ -39,6 +46,7 @@ def whole_answer(error: CourierError) -> bytes:
     return head.encode() + body
 
 
-def error_frame(error: CourierError) -> bytes:
-    """The same error as a WebSocket frame."""
-    return orjson.dumps({"error": error.as_dict()})
+def error_frame(error: CourierError, **detail: Any) -> bytes:
+    """The same error as a WebSocket frame, with what else there is to say."""
+    REFUSALS[error.code] += 1
+    return orjson.dumps({"error": error.as_dict() | detail})

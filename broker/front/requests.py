@@ -15,6 +15,9 @@ T = TypeVar("T")
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
+_ENCODINGS = frozenset({"identity", "gzip", "deflate"})
+"""The content encodings that aiohttp undoes without another package."""
+TEXT = "text/plain"
 
 
 def check_content_type(request: web.Request, *allowed: str) -> None:
@@ -22,6 +25,11 @@ def check_content_type(request: web.Request, *allowed: str) -> None:
     if request.content_type not in allowed:
         kinds = " or ".join(f"'Content-Type: {kind}'" for kind in allowed)
         raise UnsupportedContentType(f"the content type is {request.content_type!r}; send JSON as {kinds}")
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding.lower() not in _ENCODINGS:
+        raise UnsupportedContentType(
+            f"the content encoding is {encoding!r}; send the body as it is, or with gzip or deflate"
+        )
 
 
 def check_not_packed(request: web.Request) -> None:
@@ -49,6 +57,8 @@ class Query:
     def __init__(self, request: web.Request, *known: str) -> None:
         self._values: Mapping[str, str] = request.query
         for name in self._values:
+            if len(request.query.getall(name)) > 1:
+                raise InvalidRequest(f"the query {name!r} is given more than once; say it once")
             if name not in known:
                 raise InvalidRequest(f"{request.path} knows no query {name!r}; it knows {', '.join(known)}")
 

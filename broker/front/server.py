@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import socket
+from collections import Counter
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from broker.config import Server as ServerConfig
 from broker.config.grammar import is_loopback
@@ -32,6 +33,13 @@ KEEP_ALIVE_SECONDS = 75.0
 """How long a connection may be idle between two requests, or before its first."""
 
 
+async def _expected(request: web.Request) -> None:
+    """Ask for the body of a client that waits to be asked; another expectation is passed over, as it may be."""
+    if request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # or aiohttp takes the answer itself for begun
+
+
 class Server:
     """An aiohttp application on one address."""
 
@@ -42,6 +50,8 @@ class Server:
         )
         self._runner = web.AppRunner(self._app, handle_signals=False, shutdown_timeout=CLOSE_SECONDS)
         self._connections = Connections(config)
+        self.requests: Counter[int] = Counter()
+        """Answered requests by status."""
         self._under_way = 0
         self._none_under_way = asyncio.Event()
         self._listening: asyncio.Server | None = None
@@ -49,7 +59,7 @@ class Server:
 
     def route(self, method: str, path: str, handler: Handler) -> None:
         """Add an endpoint. Only before `start`."""
-        self._app.router.add_route(method, path, handler)
+        self._app.router.add_route(method, path, handler, expect_handler=_expected)
 
     async def start(self) -> None:
         """Listen; raise ConfigError when the address cannot be had."""
@@ -71,6 +81,16 @@ class Server:
                 [f"server: cannot listen on {address}: {error.strerror}; is another broker there?"]
             ) from None
         self.port = self._listening.sockets[0].getsockname()[1]
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return self._connections.open
+
+    @property
+    def connections_refused(self) -> int:
+        """How many connections were past their bound, since the start."""
+        return self._connections.refused_total
 
     @property
     def is_listening(self) -> bool:
@@ -95,7 +115,9 @@ class Server:
     async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         self._under_way += 1
         try:
-            return await handler(request)
+            answer = await handler(request)
+            self.requests[answer.status] += 1
+            return answer
         finally:
             self._under_way -= 1
             if not self._under_way:

@@ -37,16 +37,6 @@ class EnqueueReply(msgspec.Struct, omit_defaults=True):
     payload_conflict: bool = False
 
 
-class SkyraAck(msgspec.Struct, omit_defaults=True):
-    """A device's event that is on disk; `ack_ts` is when it was first received."""
-
-    event_id: str
-    ack_ts: str
-    status: Literal["stored"]
-    duplicate: bool = False
-    payload_conflict: bool = False
-
-
 class ErrorDetail(msgspec.Struct):
     """What was wrong, and what to do."""
 
@@ -60,79 +50,6 @@ class Error(msgspec.Struct):
     """The one shape of every refusal."""
 
     error: ErrorDetail
-
-
-class SkyraNack(msgspec.Struct, omit_defaults=True):
-    """A device's event that is not stored: `rejected` for good, or `error` where a retry can help."""
-
-    status: Literal["rejected", "error"]
-    error: ErrorDetail
-    event_id: str | None = None
-
-
-class PixelEnvelope(msgspec.Struct, forbid_unknown_fields=True):
-    """An event of a plugin; its JSON Schema has the patterns of its texts."""
-
-    event_name: str
-    schema_version: str
-    event_id: str
-    event_category: Literal["connectivity", "lifecycle", "player", "combat", "mode"]
-    source_callback: Annotated[str, Meta(min_length=1)]
-    source_sequence: Annotated[int, Meta(ge=1)]
-    source_time: Annotated[int, Meta(ge=0)]
-    idempotency_key: Annotated[str, Meta(pattern="^pc-idem-[0-9a-fA-F]{40}$")]
-    payload: dict[str, Any]
-    metadata: dict[str, Any]
-
-
-class PixelTransport(msgspec.Struct, forbid_unknown_fields=True):
-    """What the plugin says about this delivery."""
-
-    attempt: Annotated[int, Meta(ge=1)]
-    max_attempts: Annotated[int, Meta(ge=1)]
-    retry_backoff_ms: Annotated[int, Meta(ge=0)]
-    auth_mode: Literal["none", "bearer", "api_key"]
-
-
-class PixelRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """An event of a plugin on its way."""
-
-    envelope: PixelEnvelope
-    transport: PixelTransport
-
-
-class PixelAccepted(msgspec.Struct):
-    """An event of a plugin that is on disk, once or again."""
-
-    status: Literal["accepted"]
-    disposition: Literal["processed", "duplicate"]
-    event_id: str
-    idempotency_key: str
-    dedupe_key: str
-    received_at: str
-
-
-class PixelRejected(msgspec.Struct, omit_defaults=True):
-    """An event of a plugin that was refused."""
-
-    status: Literal["rejected"]
-    code: str
-    message: str
-    retryable: bool
-    retry_after_seconds: int
-    pointer: str | None = None
-
-
-class PixelAcceptance(msgspec.Struct):
-    """The answer to an event that was taken."""
-
-    ack: PixelAccepted
-
-
-class PixelRefusal(msgspec.Struct):
-    """The answer to an event that was refused."""
-
-    ack: PixelRejected
 
 
 class Alive(Shape):
@@ -168,6 +85,20 @@ class StreamTotals(Shape):
     dead: int
 
 
+class StreamMetrics(Shape):
+    """The same figures under the names of 003 §10; latencies in milliseconds."""
+
+    events_in: int = msgspec.field(name="q.in")
+    events_out: int = msgspec.field(name="q.out")
+    ack: int = msgspec.field(name="q.ack")
+    nack: int = msgspec.field(name="q.nack")
+    redelivered: int = msgspec.field(name="q.re")
+    depth: int = msgspec.field(name="q.depth")
+    in_flight: int = msgspec.field(name="q.if")
+    lat_p50: float | None = msgspec.field(name="q.lat.p50")
+    lat_p95: float | None = msgspec.field(name="q.lat.p95")
+
+
 class StreamStats(Shape):
     """A stream in figures (003 §7.1), with totals since the start of the broker beside them."""
 
@@ -181,6 +112,68 @@ class StreamStats(Shape):
     subscribers: int
     durability: Literal["journal", "memory"]
     totals: StreamTotals
+    metrics: StreamMetrics
+
+
+class Snapshot(Shape):
+    """A view as it is once everything up to `seq` is in it: the last envelope of each address, as it came."""
+
+    view: str
+    seq: Annotated[int, Meta(ge=0)]
+    snapshot: dict[str, Raw]
+
+
+class GroupRegistration(Shape):
+    """A consumer group, and the stream or the pattern of streams that it has copies of, from a sequence on."""
+
+    group: str
+    stream: str
+    since: int
+
+
+class GroupList(Shape):
+    """The consumer groups, the oldest first."""
+
+    groups: list[GroupRegistration]
+
+
+class GroupFigures(Shape):
+    """A group's copy of one stream: up to where everything is settled, and what is not."""
+
+    group: str
+    position: int
+    depth: int
+    inflight: int
+    subscribers: int
+    dead: int
+
+
+class StreamGroups(Shape):
+    """The groups that have a copy of a stream."""
+
+    groups: list[GroupFigures]
+
+
+class GroupDeleted(Shape):
+    """A group that has no copy of these streams any more."""
+
+    group: str
+    stream: str
+    deleted: bool
+
+
+class StreamFigures(StreamStats):
+    """A stream in figures, with its name and the age of its oldest unfinished event in milliseconds."""
+
+    stream: str
+    oldest_ms: float | None
+
+
+class FiguresPage(Shape):
+    """Streams in figures, sorted by name; `next` is the `after` of the next page."""
+
+    streams: list[StreamFigures]
+    next: str | None
 
 
 class Receipt(Shape):
@@ -290,6 +283,7 @@ class DeadLetterFilter(Shape, forbid_unknown_fields=True):
     stream: FilterText | None = None
     type: FilterText | None = None
     reason: FilterText | None = None
+    group: FilterText | None = None
 
 
 class BulkReplayRequest(Shape, forbid_unknown_fields=True):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
@@ -9,10 +10,12 @@ from typing import Final
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from broker.admission.auth import Principal
-from broker.errors import CourierError, Draining
+from broker.errors import CourierError, Draining, InvalidRequest
 from broker.front.guard import PRINCIPAL
 from broker.front.replies import error_frame
 from broker.limits import FRAME_BYTES_MAX
+
+log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS: Final = 20.0
 """How often a silent peer is pinged; one that does not answer is gone."""
@@ -48,6 +51,15 @@ async def _part(socket: web.WebSocketResponse, code: int, reason: str, last_fram
         cut.cancel()
 
 
+def check_handshake(request: web.Request) -> None:
+    """Raise InvalidRequest for a request that cannot become a WebSocket, before it has changed anything.
+
+    Any web page can make a browser send a plain GET, and without an Origin.
+    """
+    if not web.WebSocketResponse().can_prepare(request):
+        raise InvalidRequest(f"{request.path} is a WebSocket; connect with a client that speaks it")
+
+
 class OpenSockets:
     """Opens sockets until it is closed; then tells every one that the broker goes away."""
 
@@ -55,6 +67,10 @@ class OpenSockets:
         self._open: dict[web.WebSocketResponse, Principal] = {}
         self._objection: Objection = lambda _principal: None
         self._closing = False
+
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._open)
 
     def check(self) -> None:
         """Raise Draining when nobody is let in any more."""
@@ -74,6 +90,11 @@ class OpenSockets:
                 await refuse(socket, error)
         try:
             yield socket
+        except (ConnectionError, CourierError):
+            raise
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            await refuse(socket, CourierError("the broker met an error of its own; its log has the details"))
         finally:
             self._open.pop(socket, None)
 

@@ -1,4 +1,7 @@
-"""`WS /v1/subscribe?stream=NAME` (003 §7.2): credit, ack, nack and extend in; deliveries out."""
+"""`WS /v1/subscribe?stream=NAME` (003 §7.2): credit, ack, nack and extend in; deliveries out.
+
+With `group=NAME`, the deliveries come from the group's own copy of the stream.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -12,8 +15,10 @@ from broker.front import control
 from broker.front.guard import PRINCIPAL
 from broker.front.line import Line
 from broker.front.replies import error_frame
-from broker.front.sockets import Objection, OpenSockets
+from broker.front.requests import Query
+from broker.front.sockets import Objection, OpenSockets, check_handshake
 from broker.limits import DELIVER_BATCH_MAX
+from broker.streams.groups import group_name_problem
 from broker.streams.registry import Registry
 from broker.streams.subscription import Subscription
 
@@ -28,12 +33,18 @@ class Subscribe:
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
         """Serve one subscriber until it goes away."""
         self._sockets.check()
-        name = request.query.get("stream", "")
+        query = Query(request, "stream", "batch", "group", "from")
+        name = query.text("stream") or ""
         if (problem := stream_pattern_problem(name)) is not None:
             raise InvalidRequest(f"stream: {problem}; connect to /v1/subscribe?stream=NAME")
         request[PRINCIPAL].check_stream(name, "subscribe")
-        queue = DeliveryQueue(_batch(request))
-        subscription = self._registry.subscribe(name, queue)
+        queue = DeliveryQueue(_batch(query))
+        group, from_start = _group(query)
+        check_handshake(request)
+        if group is not None:
+            await self._registry.join_group(name, group, from_start=from_start)
+            self._sockets.check()
+        subscription = self._registry.subscribe(name, queue, group)
         stuck_bytes = 0
         try:
             async with self._sockets.accept(request) as socket:
@@ -49,6 +60,11 @@ class Subscribe:
         finally:
             self._leave(subscription, queue, stuck_bytes)
         return socket
+
+    @property
+    def open_sockets(self) -> int:
+        """How many sockets are open."""
+        return len(self._sockets)
 
     async def revoke(self, objection: Objection) -> int:
         """Close the sockets of callers that may not stay; how many those were."""
@@ -95,14 +111,21 @@ class Subscribe:
         return lambda key: registry.extend(subscription, key, lease_ms, attempt)
 
 
-def _batch(request: web.Request) -> int | None:
+def _group(query: Query) -> tuple[str | None, bool]:
+    """The consumer group that a subscriber belongs to, and whether a new one begins at the start."""
+    group, start = query.text("group"), query.text("from")
+    if group is None and start is not None:
+        raise InvalidRequest("from goes with group: it says where a new group begins")
+    if group is not None and (problem := group_name_problem(group)) is not None:
+        raise InvalidRequest(f"group: {problem}")
+    if start not in (None, "start", "now"):
+        raise InvalidRequest(f"from must be start or now, not {start[:20]!r}")
+    return group, start != "now"
+
+
+def _batch(query: Query) -> int | None:
     """How many envelopes one frame may carry; None when each has a frame of its own."""
-    text = request.query.get("batch")
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= DELIVER_BATCH_MAX):
-        raise InvalidRequest(f"batch must be a number from 1 to {DELIVER_BATCH_MAX}, not {text[:20]!r}")
-    return int(text)
+    return None if query.text("batch") is None else query.integer("batch", 1, 1, DELIVER_BATCH_MAX)
 
 
 async def _send(line: Line, queue: DeliveryQueue) -> None:

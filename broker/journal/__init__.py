@@ -11,9 +11,18 @@ schema         the tables, as numbered steps
 connection     opening the file, with its settings verified
 checkpointer   keeps the WAL short
 reader         queries, on connections that cannot write
+figures        what the metrics ask of the ledger
 browse         looking through one stream, whatever its events' state
+lives          the whole life of one event: where it is, what caused it, what it caused
+trigger_rules  the rules that came over the API
+follow         looking through the streams of a pattern, for a follower
+oldest         the oldest unfinished event of a stream
 dead_letters   what was given up, and how it comes back
 rejections     what was refused, as far as it is kept
+group_queries  what is known of consumer groups
+group_ledger   the ledger as one consumer group sees it
+groups         how far each consumer group has come, written down
+view_rows      the saved copies of views
 retention      finished events give up their contents
 backup         a copy of the journal, and the proof that it is whole
 health         how it is doing

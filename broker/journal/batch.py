@@ -33,14 +33,13 @@ class Batch:
         return any(submission.job is not None or submission.effects for submission in self.submissions)
 
     def with_effects(self, written: Written) -> Iterator[tuple[int, InboundEvent]]:
-        """The new events that were submitted with effects, with their sequences."""
+        """The new events that were submitted with effects, with their sequences; not what rules made of them."""
         start = 0
         for submission in self.submissions:
-            end = start + len(submission.events)
             if submission.effects:
-                seqs = written.seqs[start:end]
-                yield from ((seq, event) for seq, event in zip(seqs, submission.events, strict=True) if seq > 0)
-            start = end
+                seqs, events = written.seqs[start : start + submission.own], submission.events[: submission.own]
+                yield from ((seq, event) for seq, event in zip(seqs, events, strict=True) if seq > 0)
+            start += len(submission.events)
 
     def take_out(self, written: Written, failed: Mapping[int, CourierError]) -> None:
         """Count events that were taken out again as refused, and with them their duplicates in this batch."""
@@ -52,6 +51,17 @@ class Batch:
         for at in self.refusals:
             seqs[at] = 0
             written.duplicates.pop(at, None)
+
+    def causes(self) -> list[int] | None:
+        """The index of each event's cause, -1 for none; None when no event has one."""
+        if not any(submission.causes for submission in self.submissions):
+            return None
+        causes: list[int] = []
+        for submission in self.submissions:
+            start = len(causes)
+            causes += [-1] * submission.own
+            causes += [cause if cause < 0 else start + cause for cause in submission.causes]
+        return causes
 
     def new_events(self) -> list[tuple[int, InboundEvent]]:
         """The events that were not there before, with their sequences, in order."""

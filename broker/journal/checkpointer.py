@@ -64,6 +64,7 @@ class Checkpointer:
         frames, copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
         if frames * page_bytes > self._wal_bytes_max:
             frames, copied = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            self._health.checkpoints_by_writer += 1
             self._watch_for_pin(pinned=copied < frames, wal_bytes=frames * page_bytes)
         elif (frames - copied) * page_bytes > COPY_FROM_BYTES and not self._busy:
             self._busy = True
@@ -96,6 +97,7 @@ class Checkpointer:
     def _copy(self, connection: apsw.Connection) -> None:
         try:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            self._health.checkpoints_by_thread += 1
         except apsw.Error as error:
             if severity(code_of(error)) is Severity.FATAL:
                 self._health.failed(f"the WAL cannot be checkpointed: {error}")

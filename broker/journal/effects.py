@@ -5,13 +5,14 @@ cursor of the write connection and the event, and does nothing but SQL: it holds
 runs again if the whole transaction is tried again. What it must not do is end the transaction.
 
 The effects of one event are in one savepoint. If one of them fails, they are undone and the event's row is taken out
-again before anything is committed: as if the event had never come. Its sequence stays unused.
+again before anything is committed, with all that rules made of it: as if the event had never come. The sequences stay
+unused.
 """
 
 import logging
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -27,6 +28,17 @@ FAULTS_OF_ITS_OWN = frozenset(
     {apsw.SQLITE_ERROR, apsw.SQLITE_CONSTRAINT, apsw.SQLITE_MISMATCH, apsw.SQLITE_TOOBIG, apsw.SQLITE_RANGE}
 )
 """Result codes that speak of the SQL of an effect or a job; any other one speaks of the storage, and of the batch."""
+
+
+# What is new has only new events behind it, so nothing is found here that was committed before.
+_MADE_OF_IT = """
+WITH RECURSIVE made (seq) AS (
+  VALUES (?)
+  UNION ALL
+  SELECT effect_seq FROM causes JOIN made ON cause_seq = made.seq
+)
+SELECT seq FROM made
+"""
 
 
 class _Registered(NamedTuple):
@@ -69,10 +81,11 @@ class Effects:
     ) -> dict[int, EffectFailed]:
         """Run the effects of new events inside the open transaction; why each event failed that did, by its sequence.
 
-        Raise apsw.Error when it is the storage that fails, RuntimeError when an effect has ended the transaction.
+        What rules made of an event fails with it. Raise apsw.Error when it is the storage that fails, RuntimeError when
+        an effect has ended the transaction.
         """
         failed: dict[int, EffectFailed] = {}
-        last = ""
+        failures, last = 0, ""
         for seq, event in new_events:
             effects = self.of(event)
             if not effects:
@@ -81,13 +94,21 @@ class Effects:
             if not connection.in_transaction:
                 raise RuntimeError(f"an effect of {event.type} ended the transaction that it was called in")
             if problem is not None:
-                connection.execute("DELETE FROM ledger WHERE seq = ?", (seq,))
-                last = f"{event.type}: {problem}"
-                failed[seq] = EffectFailed("an effect of this event failed, and it was not stored; send it again")
+                refusal = EffectFailed("an effect of this event failed, and it was not stored; send it again")
+                failed.update(dict.fromkeys(_take_out(connection, seq), refusal))
+                failures, last = failures + 1, f"{event.type}: {problem}"
         if failed:
-            self.failures += len(failed)
-            log.error("%d events were not stored, because their effects failed; the last is %s", len(failed), last)
+            self.failures += failures
+            log.error("%d events were not stored, because their effects failed; the last is %s", failures, last)
         return failed
+
+
+def _take_out(connection: apsw.Connection, seq: int) -> list[int]:
+    """Delete a new event and what rules made of it; the sequences of all of them."""
+    made: list[Any] = connection.execute(_MADE_OF_IT, (seq,)).fetchall()
+    connection.executemany("DELETE FROM causes WHERE effect_seq = ?", made)
+    connection.executemany("DELETE FROM ledger WHERE seq = ?", made)
+    return [each for (each,) in made]
 
 
 def _problem(connection: apsw.Connection, effects: list[Effect], event: InboundEvent) -> str | None:

@@ -1,9 +1,13 @@
 """How the journal is doing: written by the writer thread, read by `/readyz` and the metrics.
 
-Every field is assigned whole, so that a reader on another thread sees the old value or the new one.
+Every field is assigned whole, so that a reader on another thread sees the old value or the new one. Each counter
+is counted on one thread only. The histograms are the writer's; another thread may ask for their buckets, which
+are copied in one step under the GIL, and must take its counts from that copy alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+from _fast import Histogram
 
 
 class JournalHealth:
@@ -27,6 +31,14 @@ class JournalHealth:
         """How often a producer found the ingest queue full."""
         self.retries = 0
         self.refused_full = 0
+        self.commit_us = Histogram()
+        """How long commits took."""
+        self.batch_events = Histogram()
+        """How many events commits had, those with none left out."""
+        self.duplicates = 0
+        self.payload_conflicts = 0
+        self.checkpoints_by_thread = 0
+        self.checkpoints_by_writer = 0
         self.commit_seconds_last = 0.0
         self.commit_seconds_total = 0.0
         self.wal_pinned = False
@@ -38,10 +50,19 @@ class JournalHealth:
         self.events += events
         self.commit_seconds_last = seconds
         self.commit_seconds_total += seconds
+        self.commit_us.record(int(seconds * 1e6))
+        if events:
+            self.batch_events.record(events)
         self.problem = None
         self.critical = False
         self.full = False
         self.stalled = False
+
+    def repeated(self, duplicates: Iterable[tuple[int, bool]]) -> None:
+        """Count duplicates, of which each says whether its payload was another. On the loop."""
+        for _received_at, differs in duplicates:
+            self.duplicates += 1
+            self.payload_conflicts += differs
 
     def retrying(self, problem: str, *, critical: bool) -> None:
         """Note a commit that failed and will be tried again."""

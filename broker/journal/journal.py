@@ -24,6 +24,7 @@ from broker.journal import connection, reader, schema
 from broker.journal.batch import Batch
 from broker.journal.checkpointer import Checkpointer
 from broker.journal.effects import Effects
+from broker.journal.groups import GroupBook
 from broker.journal.health import JournalHealth
 from broker.journal.reader import Backlog, ReaderPool, StoredEvent
 from broker.journal.statements import StateChange
@@ -59,11 +60,15 @@ class Journal:
         """How far each pulled source had got when the journal was opened."""
         self.on_events: Callable[[list[tuple[int, InboundEvent]]], None] = lambda _events: None
         """Told of the new events of every batch, in order, before their producers are."""
+        self.on_damaged: Callable[[str, int], None] = lambda _stream, _count: None
+        """Told of a stream and how many of its pending events were found damaged, and are dead letters now."""
         self.on_fatal: Callable[[str], None] = lambda _reason: None
         """Told once, on the loop, that nothing can be acknowledged any more."""
         self.health = JournalHealth(on_fatal=lambda reason: self._call(self._fatal, reason))
         self.effects = Effects()
         """What is done for events in the transaction that stores them."""
+        self.groups = GroupBook(self, clock, unsaved_max=STATE_CHANGES_MAX)
+        """The consumer groups, and how far they have come."""
         self._writer: Writer
         self._resources = ExitStack()
         self.readers: ReaderPool
@@ -77,6 +82,7 @@ class Journal:
         loop = asyncio.get_running_loop()
         journal = cls(directory / connection.FILE_NAME, config, clock, loop)
         await loop.run_in_executor(None, journal._start, config, vfs)
+        await journal.groups.load()
         return journal
 
     def _start(self, config: JournalConfig, vfs: str | None) -> None:
@@ -118,6 +124,11 @@ class Journal:
         """How many events wait to be taken into a batch."""
         return self._writer.queued
 
+    @property
+    def changes(self) -> int:
+        """How many state changes wait to be written."""
+        return self._writer.changes
+
     def has_room(self, events: int) -> bool:
         """Whether so many events may be submitted now. More than the queue holds only go into an empty one."""
         queued = self._writer.queued
@@ -132,16 +143,21 @@ class Journal:
                 f"the journal cannot commit ({self.health.problem}); it goes on trying: send it again later",
                 retry_after_seconds=STALLED_RETRY_SECONDS,
             )
-        if not self.has_room(len(submission.events)):
+        if not self.has_room(submission.own):  # what rules add to it has a bound of its own
             self.health.saturations += 1
             raise Saturated(f"{self._writer.queued} events wait for the disk already; slow down, and send it again")
         self._writer.submit(submission)
 
     def submit_events(
-        self, events: Sequence[InboundEvent], done: Callable[..., None], job: Job | None = None, effects: bool = False
+        self,
+        events: Sequence[InboundEvent],
+        done: Callable[..., None],
+        causes: Sequence[int] = (),
+        job: Job | None = None,
+        effects: bool = False,
     ) -> None:
         """Queue events whose outcome `done` learns, as `submit` does."""
-        self.submit(Submission(events, done, job, effects))
+        self.submit(Submission(events, done, job, causes, effects))
 
     async def room(self, events: int) -> None:
         """Wait until so many events may be submitted."""
@@ -185,6 +201,14 @@ class Journal:
         """An event was acknowledged by its consumer. Written with the next group commit, or soon."""
         self._change(StateChange(seq, schema.STATE_PROCESSED, self._clock.wall_us(), attempts))
 
+    def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:
+        """An event was delivered in vain, and waits again: a restart goes on counting from here.
+
+        Left out while the writer lags, because one event may be refused many times.
+        """
+        if not self.lagging:
+            self._change(StateChange(seq, schema.STATE_PENDING, self._clock.wall_us(), attempts, first_attempt_at))
+
     def dead_letter(self, seq: int, attempts: int, first_attempt_at: int | None, reason: str) -> None:
         """An event will not be delivered any more."""
         now = self._clock.wall_us()
@@ -196,6 +220,8 @@ class Journal:
         for seq in page.corrupt:
             log.error("event %d of stream %s no longer matches its hash; it is a dead letter now", seq, stream)
             self.dead_letter(seq, 0, None, "corrupt: the stored bytes no longer match their hash")
+        if page.corrupt:
+            self.on_damaged(stream, len(page.corrupt))
         return page.events, page.last_seq
 
     def _change(self, change: StateChange) -> None:
@@ -226,6 +252,8 @@ class Journal:
                 waiter.set_result(None)
 
     def _batch_done(self, batch: Batch) -> None:
+        if batch.written is not None and batch.written.duplicates:
+            self.health.repeated(batch.written.duplicates.values())
         try:
             self.on_events(batch.new_events())
         finally:
@@ -242,6 +270,7 @@ class Journal:
         """Commit everything that was submitted, answer it, and close the file."""
         if self._closed:
             return
+        await self.groups.close()
         self._closed = True
         if self._flush_timer is not None:
             self._flush_timer.cancel()

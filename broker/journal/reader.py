@@ -79,7 +79,8 @@ def matches(envelope: bytes, payload_sha256: bytes) -> bool:
     return hashlib.sha256(envelope).digest() == payload_sha256
 
 
-def _checked(rows: Iterator[tuple[Any, ...]]) -> tuple[list[StoredEvent], list[int]]:
+def checked(rows: Iterator[tuple[Any, ...]]) -> tuple[list[StoredEvent], list[int]]:
+    """Rows as events, and the sequences of those whose bytes no longer match their hash."""
     events, corrupt = [], []
     for seq, source_event_id, envelope, received_at, partition_key, attempts, payload_sha256 in rows:
         if envelope is not None and matches(envelope, payload_sha256):
@@ -92,7 +93,7 @@ def _checked(rows: Iterator[tuple[Any, ...]]) -> tuple[list[StoredEvent], list[i
 def pending_page(connection: apsw.Connection, stream: str, after_seq: int, limit: int) -> Page:
     """The next `limit` pending events of a stream behind `after_seq`, in order."""
     rows: list[tuple[Any, ...]] = connection.execute(_PENDING_PAGE, (stream, after_seq, limit)).fetchall()
-    events, corrupt = _checked(iter(rows))
+    events, corrupt = checked(iter(rows))
     return Page(events, corrupt, rows[-1][0] if rows else after_seq)
 
 
@@ -134,7 +135,7 @@ _RECEIPT_COLUMNS = (
 
 def in_business_order(connection: apsw.Connection, source_system: str, limit: int) -> list[StoredEvent]:
     """Events of one source by sequence, then by the time they were emitted, then by arrival (002)."""
-    return _checked(connection.execute(_BUSINESS_ORDER, (source_system, limit)))[0]
+    return checked(connection.execute(_BUSINESS_ORDER, (source_system, limit)))[0]
 
 
 class ReaderPool:

@@ -1,7 +1,8 @@
 """Retention: finished events give up their contents, by age and by the size of the file.
 
 A row is emptied, never deleted: its identity stays, so that a late duplicate is still recognised, and so
-do its receipt and its hash. Only processed rows are emptied; what waits or died keeps its contents.
+do its receipt and its hash. Only processed rows are emptied; what waits or died keeps its contents, and so does
+what waits or died for a consumer group.
 
 A sweep walks the ledger in order of sequence, in slices: a reader finds what may go, and the writer is
 given just those rows, inside an ordinary group commit. Where everything is empty already is remembered in
@@ -19,6 +20,7 @@ from broker.clock import Clock
 from broker.config import Retention as RetentionConfig
 from broker.journal import schema
 from broker.journal.reader import ReaderPool
+from broker.limits import SEQ_MAX
 
 log = logging.getLogger(__name__)
 
@@ -44,18 +46,29 @@ class Slice(NamedTuple):
 
 
 _SLICE = """
-SELECT seq, state, state_changed_at, envelope IS NULL FROM ledger WHERE seq > ?1 ORDER BY seq LIMIT ?2
+SELECT seq, state, state_changed_at, envelope IS NULL, stream FROM ledger WHERE seq > ?1 AND seq <= ?3
+ORDER BY seq LIMIT ?2
+"""
+
+_KEPT = """
+SELECT seq FROM group_events INDEXED BY group_events_kept
+WHERE state <> 1 AND seq > ?1
+  AND seq <= (SELECT coalesce(max(seq), 0) FROM (SELECT seq FROM ledger WHERE seq > ?1 ORDER BY seq LIMIT ?2))
 """
 
 
-def find(connection: apsw.Connection, after_seq: int, changed_before: int) -> Slice:
+def find(connection: apsw.Connection, after_seq: int, changed_before: int, up_to_seq: int = SEQ_MAX) -> Slice:
     """Look at the next slice: which rows were finished before a time and still have their contents?"""
     last_seq, expired, all_empty = 0, [], True
-    for seq, state, changed_at, is_empty in connection.execute(_SLICE, (after_seq, SLICE_ROWS)):
+    # Looked up before the rows: a position only grows, so what it lets go may go.
+    positions = dict(connection.execute("SELECT stream, min(position) FROM group_streams GROUP BY stream"))
+    kept = {seq for (seq,) in connection.execute(_KEPT, (after_seq, SLICE_ROWS))}
+    for seq, state, changed_at, is_empty, stream in connection.execute(_SLICE, (after_seq, SLICE_ROWS, up_to_seq)):
         last_seq = seq
         if is_empty:
             continue
-        if state == schema.STATE_PROCESSED and changed_at < changed_before:
+        is_wanted = seq in kept or seq > positions.get(stream, seq)
+        if state == schema.STATE_PROCESSED and changed_at < changed_before and not is_wanted:
             expired.append(seq)
         else:
             all_empty = False
@@ -87,10 +100,14 @@ class Executor(Protocol):
 class Retention:
     """Sweeps the ledger now and then. `sweep` may also be called by itself."""
 
-    def __init__(self, journal: Executor, config: RetentionConfig, clock: Clock) -> None:
+    def __init__(
+        self, journal: Executor, config: RetentionConfig, clock: Clock, up_to_seq: Callable[[], int] = lambda: SEQ_MAX
+    ) -> None:
         self._journal = journal
         self._config = config
         self._clock = clock
+        self._up_to_seq = up_to_seq
+        """Up to where others have what they need of the events: no further is anything emptied."""
         self.emptied = 0
         """How many rows were emptied since the start."""
 
@@ -113,7 +130,8 @@ class Retention:
         before, after_seq = self.emptied, await self._journal.readers.run(empty_up_to)
         contiguous = True
         while True:
-            found: Slice = await self._journal.readers.run(find, after_seq, await self._changed_before())
+            changed_before, up_to_seq = await self._changed_before(), self._up_to_seq()
+            found: Slice = await self._journal.readers.run(find, after_seq, changed_before, up_to_seq)
             if found.last_seq == 0:
                 return self.emptied - before
             contiguous = contiguous and found.all_empty

@@ -142,6 +142,68 @@ FROM ledger;
 
 _PARTITIONS = "ALTER TABLE ledger ADD COLUMN partition_key TEXT;"
 
+# A group has a copy of a stream when a registration covers it. What it has not settled is what lies behind `position`,
+# less the rows of `group_events`: settled ahead of it (1), or dead (2). A row may also say that the event is to be
+# delivered again, wherever the position is (0): it was dead and is replayed, or was delivered in vain.
+_GROUPS = """
+CREATE TABLE group_registrations (
+  pattern    TEXT NOT NULL,
+  name       TEXT NOT NULL,
+  since_seq  INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  PRIMARY KEY (name, pattern)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE group_streams (
+  id       INTEGER PRIMARY KEY,
+  stream   TEXT NOT NULL,
+  name     TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  UNIQUE (stream, name)
+) STRICT;
+
+CREATE TABLE group_events (
+  group_id         INTEGER NOT NULL REFERENCES group_streams (id) ON DELETE CASCADE,
+  seq              INTEGER NOT NULL,
+  state            INTEGER NOT NULL CHECK (state IN (0, 1, 2)),
+  attempts         INTEGER NOT NULL,
+  first_attempt_at INTEGER,
+  changed_at       INTEGER NOT NULL,
+  error            TEXT,
+  PRIMARY KEY (group_id, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX group_events_kept ON group_events (seq) WHERE state <> 1;
+CREATE INDEX group_events_replayed ON group_events (group_id, seq) WHERE state = 0;
+"""
+
+# `causes` has a row for each event that a rule emitted, written in the same commit. Which rule it was is in the
+# source of the effect, so it is not said twice; events that nothing caused cost nothing.
+_TRIGGERS = """
+ALTER TABLE ledger ADD COLUMN received_sha256 BLOB;
+CREATE TABLE causes (
+  effect_seq INTEGER PRIMARY KEY REFERENCES ledger (seq),
+  cause_seq  INTEGER NOT NULL REFERENCES ledger (seq)
+) STRICT;
+CREATE INDEX causes_by_cause ON causes (cause_seq);
+CREATE TABLE trigger_rules (
+  id         TEXT PRIMARY KEY,
+  rule       TEXT NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+# What is materialised of views (003 §9), not SQL views: the last envelope of each key, as of a mark beside it.
+_VIEW_ROWS = """
+CREATE TABLE view_rows (
+  view           TEXT NOT NULL,
+  key            TEXT NOT NULL,
+  seq            INTEGER NOT NULL,
+  payload_sha256 BLOB NOT NULL,
+  envelope       BLOB NOT NULL,
+  PRIMARY KEY (view, key)
+) STRICT;
+"""
+
 _CONTRACTS = """
 ALTER TABLE ledger ADD COLUMN notes TEXT;
 
@@ -159,7 +221,14 @@ CREATE TABLE pixel_servers (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_LEDGER + _BESIDE_THE_LEDGER + _VIEWS, _PARTITIONS, _CONTRACTS)
+MIGRATIONS: tuple[str, ...] = (
+    _LEDGER + _BESIDE_THE_LEDGER + _VIEWS,
+    _PARTITIONS,
+    _GROUPS,
+    _TRIGGERS,
+    _VIEW_ROWS,
+    _CONTRACTS,
+)
 """Step n takes the schema from version n - 1 to version n. A step that was released is never edited."""
 
 VERSION = len(MIGRATIONS)

@@ -28,7 +28,8 @@ class Receipts:
         refusals: Mapping[int, CourierError] = _NO_REFUSALS,
     ) -> None:
         self.seqs = seqs
-        """The sequence of each event; negative for a duplicate (of the event with that sequence); 0 if refused."""
+        """The sequence of each event; negative for a duplicate (of the event with that sequence); 0 if refused,
+        or left out because its cause is not new."""
         self.duplicates = duplicates
         """For the position of each duplicate: when its original was received, and whether the payload differs."""
         self.job_result = job_result
@@ -38,6 +39,13 @@ class Receipts:
     def refuse(self, refusals: Mapping[int, CourierError]) -> None:
         """Say why events, whose sequences are 0, were refused, by their position."""
         self._refusals = refusals
+
+    def first(self, count: int) -> "Receipts":
+        """The receipts of the first events alone."""
+        if count == len(self.seqs):
+            return self
+        duplicates = {position: each for position, each in self.duplicates.items() if position < count}
+        return Receipts(self.seqs[:count], duplicates, self.job_result, self._refusals)
 
     def refusal(self, position: int) -> CourierError:
         """Why the event at this position, whose sequence is 0, was refused."""
@@ -50,20 +58,28 @@ class Submission:
     """Events of one producer that are committed together, with the callback that learns the outcome.
 
     `done` is called on the loop, once, after the commit (with Receipts) or when it is certain that
-    there will be none (with an error). `job` runs after the events, in the same transaction. With `effects`,
-    so do those that are registered for the events, before the job.
+    there will be none (with an error). `job` runs after the events, in the same transaction. The last
+    events may be effects of earlier ones: `causes` has the position of the cause of each. With `effects`,
+    what is registered for the producer's own events is done too, before the job.
     """
 
-    __slots__ = ("done", "effects", "events", "job")
+    __slots__ = ("causes", "done", "effects", "events", "job")
 
     def __init__(
         self,
         events: Sequence[InboundEvent],
         done: Callable[[Receipts | CourierError | Exception], None],
         job: Job | None = None,
+        causes: Sequence[int] = (),
         effects: bool = False,
     ) -> None:
         self.events = events
         self.done = done
         self.job = job
+        self.causes = causes
         self.effects = effects
+
+    @property
+    def own(self) -> int:
+        """How many events are the producer's own."""
+        return len(self.events) - len(self.causes)

@@ -57,7 +57,9 @@ def attach_committer(connection: apsw.Connection) -> Committer:
         connection.load_extension(COMMIT_EXTENSION, "courier_commit_init")
     finally:
         connection.enable_load_extension(False)
-    committer = Committer(statements.INSERT_EVENT, statements.COUNT_DUPLICATE, statements.CHANGE_STATE)
+    committer = Committer(
+        statements.INSERT_EVENT, statements.COUNT_DUPLICATE, statements.CHANGE_STATE, statements.LINK_CAUSE
+    )
     if committer.sqlite_version_number != apsw.SQLITE_VERSION_NUMBER:
         found = committer.sqlite_version_number
         committer.close()
@@ -265,10 +267,9 @@ class Writer:
         return True
 
     def _commit(self, batch: Batch) -> None:
-        if not batch.stays_open:
-            written = self._committer.write(batch.events, batch.changes, self._next_seq, True)
-        else:
-            written = self._committer.write(batch.events, batch.changes, self._next_seq, False)
+        stays_open = batch.stays_open
+        written = self._committer.write(batch.events, batch.changes, self._next_seq, not stays_open, batch.causes())
+        if stays_open:
             batch.take_out(written, self._effects.run(self._connection, batch.with_effects(written)))
             batch.job_results = self._run_jobs(batch)
             self._committer.commit()

@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 from broker.streams.entry import Entry
+from broker.streams.group import Group
 from broker.streams.stream import Stream
 
 log = logging.getLogger(__name__)
@@ -13,26 +13,11 @@ log = logging.getLogger(__name__)
 PAGE_RETRY_SECONDS = 1.0
 """How long to wait before a page that could not be read is asked for again."""
 
-Row = tuple[int, str, bytes, int, str | None, int]
-"""A pending event: seq, id, envelope, received_at, partition key, attempts."""
-
-
-class Pages(Protocol):
-    """What is needed of the journal."""
-
-    @property
-    def lagging(self) -> bool:
-        """Whether so many outcomes wait to be written that no more events should be read."""
-
-    def pending_page(self, stream: str, after_seq: int, limit: int) -> Awaitable[tuple[Sequence[Row], int]]:
-        """The next pending events of a stream, and up to where that goes."""
-
 
 class CatchUp:
     """Reads the pages of every stream, one at a time for each."""
 
-    def __init__(self, pages: Pages, loaded: Callable[[Stream], None]) -> None:
-        self._pages = pages
+    def __init__(self, loaded: Callable[[Stream], None]) -> None:
         self._loaded = loaded
         self._loop = asyncio.get_running_loop()
         self.tasks: set[asyncio.Task[None]] = set()
@@ -40,7 +25,7 @@ class CatchUp:
 
     def look_at(self, stream: Stream) -> None:
         """Read the next page, when the stream is behind, half of its window is free and none is being read."""
-        if not stream.behind or stream.paging or stream.room * 2 < stream.ring.capacity:
+        if not (stream.behind or stream.replays) or stream.paging or stream.room * 2 < stream.ring.capacity:
             return
         stream.paging = True
         task = self._loop.create_task(self._read_page(stream))
@@ -49,16 +34,29 @@ class CatchUp:
 
     async def _read_page(self, stream: Stream) -> None:
         try:
-            while self._pages.lagging:  # noqa: ASYNC110 - the writer has nobody to tell, and this is rare
+            while stream.ledger.lagging:  # noqa: ASYNC110 - the writer has nobody to tell, and this is rare
                 await asyncio.sleep(PAGE_RETRY_SECONDS)
-            rows, last_seq = await self._pages.pending_page(stream.name, stream.loaded_seq, stream.room)
-            stream.load_page([Entry(stream, *row) for row in rows], last_seq)
+            if isinstance(stream, Group) and stream.replays:
+                await self._read_replays(stream)
+            else:
+                rows, last_seq = await stream.ledger.pending_page(stream.name, stream.loaded_seq, stream.room)
+                stream.load_page([Entry(stream, *row) for row in rows], last_seq)
         except Exception:
             log.exception("a page of stream %s could not be read; trying again", stream.name)
             await asyncio.sleep(PAGE_RETRY_SECONDS)
         finally:
             stream.paging = False
         self._loaded(stream)
+
+    async def _read_replays(self, group: Group) -> None:
+        limit = group.room
+        group.replays = False  # what is asked for while the page is read is read with the next
+        try:
+            rows = await group.group_ledger.replayed_page(group.loaded, limit)
+        except BaseException:
+            group.replays = True
+            raise
+        group.load_replays([Entry(group, *row) for row in rows], may_be_more=len(rows) >= limit)
 
     async def close(self) -> None:
         """Stop reading."""

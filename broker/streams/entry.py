@@ -20,6 +20,7 @@ class Entry:
 
     __slots__ = (
         "attempt", "envelope", "first_attempt_at", "holder", "id", "lease", "partition", "received_at", "seq", "stream",
+        "uncounted", "unsent",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +46,16 @@ class Entry:
         self.holder: Subscription | None = None
         """Who has it; None while it waits or is delayed."""
         self.first_attempt_at: int | None = None
+        self.unsent = False
+        """Whether its subscriber says that its delivery has not left the broker yet."""
+        self.uncounted = 0
+        """How many deliveries had not left the broker when their lease ran out. Their numbers are not given again,
+        because they may still leave late, and an answer to them must not be taken for one to another delivery."""
+
+    @property
+    def failures(self) -> int:
+        """How many deliveries count against `maxDeliveries`, the one that is out included."""
+        return self.attempt - self.uncounted
 
     @property
     def in_ledger(self) -> bool:

@@ -1,24 +1,26 @@
-"""All streams: they come into being here, and everything that is in flight is known here.
+"""All streams and all subscribers: they come into being here, and what is done with an event is done here.
 
-The registry owns the one table of leases and its timer. It is told what the journal committed, and tells
-the journal (through the `Ledger` it was given) what became of each delivery.
+The registry is told what the journal committed, and tells it (through the `Ledger` it was given) what became of
+each event. Deliveries and their leases are the dispatcher's.
 """
 
-import asyncio
 import logging
 from collections.abc import Container, Iterable
-from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
-from _fast import Leases
 from broker.clock import Clock
 from broker.config import Streams as StreamsConfig
 from broker.contracts.inbound import InboundEvent
-from broker.errors import InvalidRequest, OverQuota, UnknownStream
-from broker.limits import LEASE_MS_MAX, LEASE_MS_MIN, LEASES_MAX, NACK_DELAY_MS_MAX, STREAMS_MAX
-from broker.streams.catch_up import CatchUp, Pages
+from broker.errors import InvalidRequest, NotFound, OverQuota, UnknownStream
+from broker.limits import LEASE_MS_MAX, LEASE_MS_MIN, NACK_DELAY_MS_MAX, STREAMS_MAX
+from broker.streams.dispatch import Dispatcher
 from broker.streams.entry import Entry
-from broker.streams.meter import Meter
+from broker.streams.group import Group
+from broker.streams.groups import Groups
+from broker.streams.groups_in_memory import GroupsInMemory
+from broker.streams.ledger import GroupBook, Ledger
+from broker.streams.meter import Meter, figures
+from broker.streams.observer import Observer
 from broker.streams.rules import RuleBook
 from broker.streams.stream import Stream
 from broker.streams.subscription import Subscriber, Subscription
@@ -26,39 +28,33 @@ from broker.streams.subscription import Subscriber, Subscription
 log = logging.getLogger(__name__)
 
 
-class Ledger(Pages, Protocol):
-    """What the streams need of the journal. Nothing here knows SQLite."""
-
-    def processed(self, seq: int, attempts: int) -> None:
-        """An event was acknowledged by its consumer."""
-
-    def dead_letter(self, seq: int, attempts: int, first_attempt_at: int | None, reason: str) -> None:
-        """An event will not be delivered any more."""
-
-
 class Registry:
-    """Every stream by name, every lease by the number of its delivery."""
+    """Every stream by name, and everybody who subscribes to them."""
 
-    def __init__(self, config: StreamsConfig, clock: Clock, ledger: Ledger) -> None:
+    def __init__(self, config: StreamsConfig, clock: Clock, ledger: Ledger, book: GroupBook | None = None) -> None:
         self.rule_book = RuleBook(config)
         self._config = config
         self._clock = clock
         self._ledger = ledger
-        self._loop = asyncio.get_running_loop()
         self._streams: dict[str, Stream] = {}
         self._subscriptions: set[Subscription] = set()
         self._patterns: dict[Subscription, None] = {}
         """The subscriptions to patterns, which a new stream may belong to."""
-        self._leases: Leases[Entry] = Leases(LEASES_MAX, clock.monotonic_ms())
-        self._leased = 0
-        """How many leases were ever given: the key of the latest one."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = 0
-        self._catch_up = CatchUp(ledger, self._pump)
-        self._starved: dict[Stream, None] = {}
-        """Streams that have an event and a subscriber for it, but found every lease given out."""
+        self._dispatcher = Dispatcher(clock)
+        self._committed_seq = 0
+        """The newest event that the streams were told of."""
+        self.groups = Groups(book or GroupsInMemory(), self.find, self._make, self.all)
         self._offered: dict[Stream, int] = {}
         """Streams that were given events in memory and not pumped yet, and how many."""
+
+    @property
+    def observer(self) -> Observer | None:
+        """Who is told of each thing that happens to an event, if somebody is."""
+        return self._dispatcher.observer
+
+    @observer.setter
+    def observer(self, observer: Observer | None) -> None:
+        self._dispatcher.observer = observer
 
     # Streams.
 
@@ -82,6 +78,7 @@ class Registry:
                 raise UnknownStream(f"there is no stream {name!r}, and streams.autoCreate is off; see perStreamCaps")
             if len(self._streams) >= STREAMS_MAX:
                 raise OverQuota(f"there are {STREAMS_MAX} streams already; no more can be made")
+            self.groups.check_room_for(name)
             stream = self._make(name)
         return stream
 
@@ -90,10 +87,11 @@ class Registry:
         return self.rule_book.any_in_memory and self.rule_book.rules_of(name).in_memory
 
     def _make(self, name: str) -> Stream:
-        stream = self._streams[name] = Stream(name, self.rule_book.rules_of(name))
+        stream = self._streams[name] = Stream(name, self.rule_book.rules_of(name), self._ledger)
+        self.groups.join_new(stream, self._committed_seq)
         for subscription in self._patterns:
-            if subscription.wants(name):
-                subscription.join(stream)
+            if subscription.wants(name) and (copy := subscription.copy_of(stream)) is not None:
+                subscription.join(copy)
         return stream
 
     def recover(self, name: str, pending: int, last_seq: int) -> None:
@@ -103,22 +101,40 @@ class Registry:
         stream.arrived_seq = last_seq
         stream.behind = True
 
+    def recover_groups(self, last_seq: int) -> None:
+        """Take up the consumer groups, when every stream with unfinished events was. `last_seq` is the ledger's."""
+        self._committed_seq = last_seq
+        self.groups.recover(last_seq)
+
     def committed(self, events: list[tuple[int, InboundEvent]]) -> None:
         """Take the new events of one group commit, in order."""
         touched: dict[Stream, int] = {}
         for seq, event in events:
             # What is on disk is taken, also when a new stream of its name would not be made any more.
             stream = self._streams.get(event.stream) or self._make(event.stream)
-            touched[stream] = touched.get(stream, 0) + 1
-            stream.arrive(_entry(stream, seq, event))
+            self._committed_seq = seq
+            for copy in stream.copies():
+                touched[copy] = touched.get(copy, 0) + 1
+                copy.arrive(_entry(copy, seq, event))
         self._pump_touched(touched)
 
+    def damaged(self, name: str, count: int) -> None:
+        """So many events of a stream were found damaged in the ledger: they are dead, and wait no longer."""
+        stream = self._streams[name]
+        stream.pending -= count
+        stream.total_dead += count
+
     def offer(self, seq: int, event: InboundEvent) -> bool:
-        """Take an event that is only in memory; False when its stream is full. `pump_offered` delivers it."""
-        stream = self.open(event.stream)
-        if not stream.offer(_entry(stream, seq, event)):
+        """Take an event that is only in memory; False when its stream is full, or a group's copy of it.
+
+        `pump_offered` delivers it.
+        """
+        copies = self.open(event.stream).copies()
+        if not all(copy.room for copy in copies):
             return False
-        self._offered[stream] = self._offered.get(stream, 0) + 1
+        for copy in copies:
+            copy.offer(_entry(copy, seq, event))
+            self._offered[copy] = self._offered.get(copy, 0) + 1
         return True
 
     def pump_offered(self) -> None:
@@ -132,59 +148,66 @@ class Registry:
             if stream.meter is None:
                 stream.meter = Meter()
             stream.meter.rate_in.mark(count, now_ms)
-            self._pump(stream)
+            self._dispatcher.pump(stream)
 
     def stats(self, name: str) -> dict[str, Any] | None:
         """How a stream is doing (003 §7.1), with its totals since the start; None if there is none."""
         stream = self._streams.get(name)
-        if stream is None:
-            return None
-        now_ms = self._clock.monotonic_ms()
-        meter = stream.meter or Meter()
-        last = datetime.fromtimestamp(stream.last_received_at / 1e6, UTC) if stream.last_received_at else None
-        return {
-            "depth": stream.pending - stream.in_flight,
-            "inflight": stream.in_flight,
-            "rateIn": round(meter.rate_in.per_second(now_ms), 3),
-            "rateOut": round(meter.rate_out.per_second(now_ms), 3),
-            "latP50": meter.latency_ms(50),
-            "latP95": meter.latency_ms(95),
-            "lastTs": None if last is None else last.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "subscribers": len(stream.credits),
-            "durability": "memory" if stream.rules.in_memory else "journal",
-            "totals": {
-                "in": stream.total_in,
-                "out": stream.total_delivered,
-                "ack": stream.total_acked,
-                "nack": stream.total_nacked,
-                "redelivered": stream.total_redelivered,
-                "dead": stream.total_dead,
-            },
-        }
+        return None if stream is None else figures(stream, self._clock.monotonic_ms())
 
     def is_leased(self, name: str, seq: int) -> bool:
         """Whether a consumer has this event of a stream just now."""
         stream = self._streams.get(name)
         if stream is None or not stream.in_flight:
             return False
-        return any(seq in subscription.entries for subscription in self._subscriptions)
+        held = (subscription.entries.get(seq) for subscription in self._subscriptions)
+        return any(entry is not None and entry.stream is stream for entry in held)
 
     # Subscribers.
 
-    def subscribe(self, name: str, subscriber: Subscriber) -> Subscription:
-        """Join a stream, or every stream of a pattern, without credit."""
-        if "*" in name:
-            subscription = Subscription(subscriber, name)
+    def subscribe(self, name: str, subscriber: Subscriber, group: str | None = None) -> Subscription:
+        """Join a stream, or every stream of a pattern, without credit; of a group, its copies of them.
+
+        Raise NotFound when the group has no copy: `join_group` gives it one.
+        """
+        subscription = Subscription(subscriber, name if "*" in name else None, group)
+        if subscription.pattern is not None:
             self._patterns[subscription] = None
             for stream in self._streams.values():
-                if subscription.wants(stream.name):
-                    subscription.join(stream)
-                    self._pump(stream)  # without credit yet: what waits there is remembered for the first grant
+                if subscription.wants(stream.name) and (copy := subscription.copy_of(stream)) is not None:
+                    subscription.join(copy)
+                    self._dispatcher.pump(
+                        copy
+                    )  # without credit yet: what waits there is remembered for the first grant
         else:
-            subscription = Subscription(subscriber)
-            subscription.join(self.open(name))
+            copy = subscription.copy_of(self.open(name))
+            if copy is None:
+                raise NotFound(f"there is no group {group!r} of {name!r}")
+            subscription.join(copy)
         self._subscriptions.add(subscription)
         return subscription
+
+    async def join_group(self, name: str, group: str, *, from_start: bool) -> None:
+        """Give a group its copy of a stream, or of every stream of a pattern, if it has none yet."""
+        if "*" not in name:
+            self.open(name)
+        added = await self.groups.register(name, group, from_start=from_start, last_seq=lambda: self._committed_seq)
+        self._join_patterns(added)
+
+    def _join_patterns(self, added: Iterable[Group]) -> None:
+        """Subscribers to a pattern of the same group may be there already."""
+        for copy in added:
+            for subscription in self._patterns:
+                if subscription.group == copy.name_of_group and subscription.wants(copy.name):
+                    subscription.join(copy)
+
+    def replayed(self, stream: str, group: str) -> None:
+        """Dead letters of a group are to be delivered again."""
+        found = self._streams.get(stream)
+        copy = None if found is None or found.groups is None else found.groups.get(group)
+        if copy is not None:
+            copy.replays = True
+            self._dispatcher.catch_up.look_at(copy)
 
     def unsubscribe(self, subscription: Subscription, unsent: Container[Entry] = ()) -> None:
         """Leave; what was held goes back to the head of its stream, in the order of delivery.
@@ -196,23 +219,24 @@ class Registry:
         subscription.leave()
         touched: dict[Stream, None] = {}
         for entry in reversed(list(subscription.entries.values())):
-            self._take_back(subscription, entry)
+            self._dispatcher.take_back(subscription, entry)
             touched[entry.stream] = None
             if entry in unsent:
                 entry.attempt -= 1
                 entry.first_attempt_at = entry.first_attempt_at if entry.attempt else None
-            if entry.attempt < entry.stream.rules.deliveries_max:
+            if entry.failures < entry.stream.rules.deliveries_max:
+                self._dispatcher.note_attempt(entry)
                 entry.stream.ring.restore(entry)
             else:
-                self._again(entry, "its consumer went away")
+                self._dispatcher.again(entry, "its consumer went away")
         for stream in reversed(touched):
-            self._pump(stream)
-        self._feed_starved()
+            self._dispatcher.pump(stream)
+        self._dispatcher.feed_starved()
 
     def grant(self, subscription: Subscription, credit: int) -> None:
         """Let a subscriber have so many events more."""
         for stream in subscription.grant(credit):
-            self._pump(stream)
+            self._dispatcher.pump(stream)
 
     def ack(self, subscription: Subscription, key: str | int, attempt: int | None = None) -> None:
         """The subscriber is done with an event, named by its id or its sequence.
@@ -220,158 +244,51 @@ class Registry:
         Raise LeaseNotHeld if it does not hold it (any more), or not under this attempt.
         """
         entry = subscription.held(key, attempt)
-        self._take_back(subscription, entry)
+        self._dispatcher.take_back(subscription, entry)
         stream = entry.stream
         stream.total_acked += 1
+        if self.observer is not None:
+            self.observer.acked(entry)
         stream.settle(entry)
         if entry.in_ledger:
-            self._ledger.processed(entry.seq, entry.attempt)
+            stream.ledger.processed(entry.seq, entry.attempt)
         if entry.partition is not None:
-            self._pump(stream)
-        self._catch_up.look_at(stream)
-        self._feed_starved()
+            self._dispatcher.pump(stream)
+        self._dispatcher.catch_up.look_at(stream)
+        self._dispatcher.feed_starved()
 
     def nack(self, subscription: Subscription, key: str | int, delay_ms: int = 0, attempt: int | None = None) -> None:
         """The subscriber could not do it: back to the tail, after a delay if one is given."""
         if not 0 <= delay_ms <= NACK_DELAY_MS_MAX:
             raise InvalidRequest(f"delayMs must be from 0 to {NACK_DELAY_MS_MAX}, not {delay_ms}")
         entry = subscription.held(key, attempt)
-        self._take_back(subscription, entry)
+        self._dispatcher.take_back(subscription, entry)
         entry.stream.total_nacked += 1
-        if delay_ms and entry.attempt < entry.stream.rules.deliveries_max:
-            self._lease(entry, self._clock.monotonic_ms() + delay_ms)
+        if self.observer is not None:
+            self.observer.nacked(entry)
+        if delay_ms and entry.failures < entry.stream.rules.deliveries_max:
+            self._dispatcher.note_attempt(entry)
+            self._dispatcher.lease(entry, self._clock.monotonic_ms() + delay_ms)
         else:
-            self._again(entry, "refused by its consumer")
-        self._pump(entry.stream)
-        self._feed_starved()
+            self._dispatcher.again(entry, "refused by its consumer")
+        self._dispatcher.pump(entry.stream)
+        self._dispatcher.feed_starved()
 
     def extend(self, subscription: Subscription, key: str | int, lease_ms: int, attempt: int | None = None) -> None:
         """The subscriber needs more time, counted from now."""
         if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
             raise InvalidRequest(f"leaseMs must be from {LEASE_MS_MIN} to {LEASE_MS_MAX}, not {lease_ms}")
         entry = subscription.held(key, attempt)
-        deadline_ms = self._clock.monotonic_ms() + lease_ms
-        self._leases.extend(entry.lease, entry.attempt, deadline_ms)
-        self._set_timer(deadline_ms)
-
-    # Deliveries.
-
-    def _take_back(self, subscription: Subscription, entry: Entry) -> None:
-        """End the lease of what a subscriber holds."""
-        subscription.forget(entry)
-        self._leases.release(entry.lease, entry.attempt)
-        entry.holder = None
-        entry.stream.in_flight -= 1
-
-    def _pump(self, stream: Stream) -> None:
-        """Deliver while something waits and somebody has credit."""
-        now_ms = self._clock.monotonic_ms()
-        before = stream.total_delivered
-        while stream.deliverable and len(self._leases) < LEASES_MAX:
-            entry = stream.take()
-            if entry is None:
-                break
-            subscription = _next_in_line(stream)
-            if subscription is None:
-                stream.ring.restore(entry)
-                break
-            self._deliver(subscription, entry, now_ms + stream.rules.lease_ms)
-        if stream.deliverable:
-            self._starved[stream] = None
-        delivered = stream.total_delivered - before
-        if delivered:
-            stream.meter = stream.meter or Meter()
-            stream.meter.rate_out.mark(delivered, now_ms)
-        self._catch_up.look_at(stream)
-
-    def _deliver(self, subscription: Subscription, entry: Entry, deadline_ms: int) -> None:
-        stream = entry.stream
-        entry.attempt += 1
-        if entry.first_attempt_at is None:
-            entry.first_attempt_at = self._clock.wall_us()
-            stream.meter = stream.meter or Meter()
-            stream.meter.latency.record(entry.first_attempt_at - entry.received_at)
-        else:
-            stream.total_redelivered += 1
-        stream.in_flight += 1
-        stream.total_delivered += 1
-        entry.holder = subscription
-        self._lease(entry, deadline_ms)
-        subscription.deliver(entry)
-
-    def _feed_starved(self) -> None:
-        """Some leases may be free again: give them to those who wait, in the order in which they came."""
-        while self._starved and len(self._leases) < LEASES_MAX:
-            stream = next(iter(self._starved))
-            del self._starved[stream]
-            self._pump(stream)
-
-    def _lease(self, entry: Entry, deadline_ms: int) -> None:
-        self._leased += 1
-        entry.lease = self._leased
-        self._leases.grant(entry.lease, entry.attempt, deadline_ms, entry)
-        self._set_timer(deadline_ms)
-
-    def _again(self, entry: Entry, why: str) -> None:
-        """Back to the tail for another attempt, or to the dead letters if that was the last one."""
-        stream = entry.stream
-        if entry.attempt < stream.rules.deliveries_max:
-            stream.ring.requeue(entry)
-            return
-        stream.total_dead += 1
-        stream.settle(entry)
-        reason = f"{why}; {entry.attempt} deliveries, none acknowledged"
-        if entry.in_ledger:
-            self._ledger.dead_letter(entry.seq, entry.attempt, entry.first_attempt_at, reason)
-        else:
-            log.warning("event %s of stream %s, which is in memory only, is dropped: %s", entry.id, stream.name, reason)
-
-    # Time.
-
-    def _set_timer(self, deadline_ms: int) -> None:
-        if self._timer is not None:
-            if self._timer_at_ms <= deadline_ms:
-                return
-            self._timer.cancel()
-        self._timer_at_ms = deadline_ms
-        delay_ms = max(0, deadline_ms - self._clock.monotonic_ms())
-        self._timer = self._loop.call_later(delay_ms / 1000, self.expire)
+        self._dispatcher.extend(entry, self._clock.monotonic_ms() + lease_ms)
 
     def expire(self) -> None:
         """Take back every delivery whose lease has run out, and every event whose delay is over."""
-        self._timer = None
-        touched: dict[Stream, None] = {}
-        for _lease, _attempt, entry in self._leases.expire(self._clock.monotonic_ms()):
-            stream = entry.stream
-            touched[stream] = None
-            if entry.holder is None:  # a delayed nack
-                stream.ring.requeue(entry)
-                continue
-            entry.holder.forget(entry)
-            entry.holder = None
-            stream.in_flight -= 1
-            self._again(entry, "its lease ran out")
-        for stream in touched:
-            self._pump(stream)
-        self._feed_starved()
-        following_ms = self._leases.next_deadline_ms()
-        if following_ms >= 0:
-            self._set_timer(following_ms)
+        self._dispatcher.expire()
 
     async def close(self) -> None:
         """Stop the timer and the reading of pages."""
-        if self._timer is not None:
-            self._timer.cancel()
-        await self._catch_up.close()
+        await self._dispatcher.close()
 
 
 def _entry(stream: Stream, seq: int, event: InboundEvent) -> Entry:
     return Entry(stream, seq, event.source_event_id, event.envelope, event.received_at, event.partition_key)
-
-
-def _next_in_line(stream: Stream) -> Subscription | None:
-    """The subscriber whose turn it is and who has credit."""
-    while (subscription := stream.credits.pick()) is not None:
-        if subscription.pay(stream):
-            return subscription
-    return None

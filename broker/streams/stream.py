@@ -12,6 +12,7 @@ lags (`behind`), what arrives is left in the ledger too, so that the order is ke
 it in. The stream does not know who is listening: a subscriber is anything with `deliver`.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from _fast import Credits, Ring
@@ -22,6 +23,8 @@ from broker.streams.partitions import Partitions
 from broker.streams.rules import StreamRules
 
 if TYPE_CHECKING:
+    from broker.streams.group import Group
+    from broker.streams.ledger import Ledger
     from broker.streams.subscription import Subscription
 
 WINDOW_MAX = 10_000
@@ -29,17 +32,21 @@ WINDOW_MAX = 10_000
 
 
 class Stream:
-    """The state of one stream. Leases and the journal are the registry's."""
+    """The state of one stream. Leases are the registry's."""
 
     __slots__ = (
-        "arrived_seq", "behind", "credits", "in_flight", "last_received_at", "loaded_seq", "meter", "name", "paging",
-        "partitions", "pending", "ring", "rules", "total_acked", "total_dead", "total_delivered", "total_in",
-        "total_nacked", "total_redelivered",
+        "arrived_seq", "behind", "credits", "groups", "in_flight", "last_received_at", "ledger", "loaded_seq", "meter",
+        "name", "paging", "partitions", "pending", "replays", "ring", "rules", "total_acked", "total_dead",
+        "total_delivered", "total_in", "total_nacked", "total_redelivered",
     )  # fmt: skip
 
-    def __init__(self, name: str, rules: StreamRules) -> None:
+    def __init__(self, name: str, rules: StreamRules, ledger: "Ledger") -> None:
         self.name = name
         self.rules = rules
+        self.ledger = ledger
+        """Where its pages come from, and what is told what becomes of its events."""
+        self.groups: dict[str, Group] | None = None
+        """The consumer groups that have a copy of it; None while there is none."""
         self.ring: Ring[Entry] = Ring(rules.depth_max if rules.in_memory else min(WINDOW_MAX, rules.depth_max))
         self.credits: Credits[Subscription] = Credits(CREDIT_MAX)
         self.partitions: Partitions | None = None
@@ -51,6 +58,8 @@ class Stream:
         """Events that are neither processed nor dead: waiting (in the ring or in the ledger), delayed or in flight."""
         self.behind = False
         """Whether the ledger has events that are not in the window yet."""
+        self.replays = False
+        """Whether the ledger has events that are to be delivered again, although the window has passed them."""
         self.paging = False
         """Whether a page is being read."""
         self.loaded_seq = 0
@@ -74,7 +83,7 @@ class Stream:
 
     def offer(self, entry: Entry) -> bool:
         """Take an event that is nowhere else; False, and nothing changed, when the stream is full."""
-        if not self.ring.push(entry):
+        if not self._take_in(entry):
             return False
         self._count(entry)
         return True
@@ -87,7 +96,7 @@ class Stream:
     def load_page(self, entries: list[Entry], last_seq: int) -> None:
         """Take a page of the ledger into the window; the reader asked for no more than there was room for."""
         for entry in entries:
-            if not self.ring.push(entry):
+            if not self._take_in(entry):
                 break
             self.loaded_seq = entry.seq
         else:
@@ -95,10 +104,17 @@ class Stream:
         self.behind = self.loaded_seq < self.arrived_seq
 
     def _load(self, entry: Entry) -> None:
-        if self.ring.push(entry):
+        if self._take_in(entry):
             self.loaded_seq = entry.seq
         else:
             self.behind = True
+
+    def _take_in(self, entry: Entry) -> bool:
+        return self.ring.push(entry)
+
+    def copies(self) -> "Sequence[Stream]":
+        """What an event of this stream is delivered from: the stream itself, and its copy for each group."""
+        return (self,) if self.groups is None else (self, *self.groups.values())
 
     def take(self) -> Entry | None:
         """The next event that may go out; those whose partition key has one out already are set aside."""

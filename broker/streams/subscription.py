@@ -3,10 +3,13 @@
 A subscription to one stream keeps its credit in that stream's line. One to a pattern has a pool of credit
 for all of its streams: it stands in each line with a single credit, which is renewed from the pool whenever
 it is picked. A line that picks it while the pool is empty passes it over and is remembered; the next grant
-goes to those lines, in the order in which they asked. So a grant costs what there is to deliver, however
-many streams the pattern has. Rejected: the whole credit in each line, which would deliver it many times over.
+goes to those lines, in the order in which they asked, until it is used up: a line that asks again waits behind
+the others. So a grant costs what it delivers, however many streams the pattern has, and no stream starves
+another. Rejected: the whole credit in each line, which would deliver it many times over.
 """
 
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from broker.contracts.names import pattern_matches
@@ -26,16 +29,19 @@ class Subscriber(Protocol):
 class Subscription:
     """One subscriber. `entries` is what it holds, by sequence, in the order of delivery."""
 
-    __slots__ = ("_by_id", "entries", "passed", "pattern", "pool", "subscriber", "tickets")
+    __slots__ = ("_by_id", "entries", "group", "passed", "pattern", "pool", "subscriber", "tickets")
 
-    def __init__(self, subscriber: Subscriber, pattern: str | None = None) -> None:
+    def __init__(self, subscriber: Subscriber, pattern: str | None = None, group: str | None = None) -> None:
         self.subscriber = subscriber
         self.pattern = pattern
         """None for a subscription to one stream."""
+        self.group = group
+        """The consumer group whose copies it takes from; None for the streams themselves."""
         self.pool = 0
         """The credit of a pattern, which its streams share."""
-        self.passed: dict[Stream, None] = {}
-        """Streams that had an event for it while the pool was empty, in their order."""
+        self.passed: deque[Stream] = deque()
+        """Streams that had an event for it while the pool was empty, in their order; each at most once, because
+        it has no credit there until its turn comes."""
         self.tickets: dict[Stream, int] = {}
         self.entries: dict[int, Entry] = {}
         self._by_id: dict[str, int | set[int]] = {}
@@ -52,6 +58,12 @@ class Subscription:
         """Whether a stream of this name belongs to its pattern."""
         return self.pattern is not None and pattern_matches(self.pattern, stream)
 
+    def copy_of(self, stream: Stream) -> Stream | None:
+        """What it takes the events of a stream from: the stream, or its group's copy, if that has one."""
+        if self.group is None:
+            return stream
+        return None if stream.groups is None else stream.groups.get(self.group)
+
     def join(self, stream: Stream) -> None:
         """Stand in the line of a stream."""
         ticket = self.tickets[stream] = stream.credits.join(self)
@@ -65,8 +77,8 @@ class Subscription:
         self.tickets.clear()
         self.passed.clear()
 
-    def grant(self, credit: int) -> list[Stream]:
-        """Take so much credit more; the streams that may have something for it now."""
+    def grant(self, credit: int) -> Iterable[Stream]:
+        """Take so much credit more; the streams that may have something for it now, each to be pumped in its turn."""
         if not 1 <= credit <= CREDIT_MAX:
             raise InvalidRequest(f"credit must be from 1 to {CREDIT_MAX}, not {credit}")
         if credit > CREDIT_MAX - self.credit:
@@ -76,17 +88,23 @@ class Subscription:
                 stream.credits.grant(ticket, credit)
             return list(self.tickets)
         self.pool += credit
-        asked, self.passed = self.passed, {}
-        for stream in asked:
+        return self._asked()
+
+    def _asked(self) -> Iterator[Stream]:
+        """Give a credit to each line that asked, for as long as the pool has one."""
+        for _ in range(len(self.passed)):
+            if not self.pool:
+                return
+            stream = self.passed.popleft()
             stream.credits.grant(self.tickets[stream], 1)
-        return list(asked)
+            yield stream
 
     def pay(self, stream: Stream) -> bool:
         """A line picked it: whether it has credit. A line that is passed over will be asked again."""
         if self.pattern is None:
             return True
         if not self.pool:
-            self.passed[stream] = None
+            self.passed.append(stream)
             return False
         self.pool -= 1
         stream.credits.grant(self.tickets[stream], 1)

@@ -31,18 +31,25 @@ class Door:
 
     def __init__(self) -> None:
         self.events: list[InboundEvent] = []
+        self.causes: list[int] = []
         self.opened: list[str] = []
         self.refusal: dict[str, CourierError] = {}
         self.extras: tuple[object, bool] = (None, False)
         self.gate = Gate(self, ManualClock(wall_us=42), self.open)
 
     def submit_events(
-        self, events: Sequence[InboundEvent], done: Callable[..., None], job: object = None, effects: bool = False
+        self,
+        events: Sequence[InboundEvent],
+        done: Callable[..., None],
+        causes: Sequence[int] = (),
+        job: object = None,
+        effects: bool = False,
     ) -> None:
         self.extras = (job, effects)
         if "submit" in self.refusal:
             raise self.refusal["submit"]
         self.events += events
+        self.causes += causes
         done("outcome")
 
     def open(self, name: str) -> None:
@@ -151,3 +158,54 @@ def test_what_is_committed_with_events_is_handed_on_with_them() -> None:
     door = Door()
     door.gate.submit((EVENT,), lambda _outcome: None, job=print, effects=True)
     assert (door.events, door.extras) == ([EVENT], (print, True))
+
+
+class Doubled:
+    """Every event with an effect; notes what became of them."""
+
+    def __init__(self, events: Sequence[InboundEvent]) -> None:
+        self.events = [*events, *events]
+        self.causes = list(range(len(events)))
+        self.outcomes: list[object] = []
+
+    def settle(self, outcome: object) -> object:
+        self.outcomes.append(outcome)
+        return "the producer's part"
+
+
+def test_what_rules_make_of_events_goes_along_and_the_producer_hears_of_its_own() -> None:
+    door, outcomes = Door(), []
+    doubled: list[Doubled] = []
+
+    def expand(events: Sequence[InboundEvent]) -> Doubled:
+        doubled.append(Doubled(events))
+        return doubled[-1]
+
+    door.gate.expand = expand
+    event = door.gate.enqueue(ALLOWED, body(), outcomes.append)
+    assert (door.events, door.causes) == ([event, event], [0])
+    assert outcomes == ["the producer's part"]
+    assert doubled[0].outcomes == ["outcome"]
+
+
+def test_what_is_committed_with_events_goes_along_with_what_rules_make_of_them() -> None:
+    door = Door()
+    door.gate.expand = Doubled
+    door.gate.submit((EVENT,), lambda _outcome: None, job=print, effects=True)
+    assert (door.events, door.causes, door.extras) == ([EVENT, EVENT], [0], (print, True))
+
+
+def test_what_a_full_queue_keeps_out_is_told_to_the_rules_too() -> None:
+    door = Door()
+    doubled = Doubled([])
+    door.gate.expand = lambda _events: doubled
+    door.refusal["submit"] = Saturated("full")
+    assert refused(door, opened=True) is Saturated
+    assert doubled.outcomes == [door.refusal["submit"]]
+
+
+def test_where_no_rule_is_for_an_event_it_goes_its_way() -> None:
+    door = Door()
+    door.gate.expand = lambda _events: None
+    event = door.gate.enqueue(ALLOWED, body(), lambda _outcome: None)
+    assert (door.events, door.causes) == ([event], [])

@@ -1,6 +1,7 @@
 """What comes back after the process was killed."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import aiohttp
 
@@ -73,6 +74,55 @@ async def test_a_dead_letter_stays_dead(broker_process: StartBroker, connect: Co
         await subscriber.credit(10)
         assert await subscriber.ids(1) == ["e-002"]
         await subscriber.settled()
+
+
+async def test_failed_deliveries_are_counted_on_over_a_restart(broker_process: StartBroker, connect: Connect) -> None:
+    broker = broker_process(config={"streams": {"maxDeliveries": 3}})
+    client = await connect(broker.url)
+    await client.enqueue_all(*names(1, 4))
+    async with client.subscribe() as subscriber:
+        await subscriber.credit(3)
+        assert await subscriber.ids(3) == names(1, 3)
+        await subscriber.send(nack="e-001")
+        await subscriber.send(nack="e-002", delayMs=60_000)
+        await subscriber.settled()
+        assert await asyncio.to_thread(broker.terminate_and_wait) == 0
+    assert ledger.rows(broker.data, "process_attempts, process_first_attempt_at IS NULL") == [
+        (1, False), (1, False), (1, False), (0, True),
+    ]  # fmt: skip
+    successor = broker_process(config={"streams": {"maxDeliveries": 3}})
+    client = await connect(successor.url)
+    async with client.subscribe() as subscriber:
+        await subscriber.credit(4)
+        deliveries = [await subscriber.delivery() for _ in range(4)]
+        assert [(each["seq"], each["attempt"]) for each in deliveries] == [(1, 2), (2, 2), (3, 2), (4, 1)]
+        await subscriber.send(nack=1)
+        await subscriber.credit(1)
+        assert (await subscriber.delivery())["attempt"] == 3
+        await subscriber.send(nack=1)
+        await subscriber.ack("e-002")
+        await subscriber.settled()
+        await on_disk(client, "marker")
+        letter = (await client.get("v1/dead-letters/1")).body
+    assert (letter["attempts"], letter["reason"]) == (3, "refused by its consumer; 3 deliveries, none acknowledged")
+    first = ledger.rows(broker.data, "process_first_attempt_at < state_changed_at", where="seq <= 2")
+    assert first == [1, 1]
+
+
+async def test_a_stop_does_not_hand_events_round_among_those_who_are_leaving(
+    broker_process: StartBroker, connect: Connect
+) -> None:
+    broker = broker_process(config={"streams": {"maxDeliveries": 3}})
+    client = await connect(broker.url)
+    async with AsyncExitStack() as open_sockets:
+        subscribers = [await open_sockets.enter_async_context(client.subscribe()) for _ in range(12)]
+        for subscriber in subscribers:
+            await subscriber.credit(100)
+            await subscriber.settled()
+        await client.enqueue_all(*names(1, 24))
+        assert sorted([each for one in subscribers for each in await one.ids(2)]) == names(1, 24)
+        assert await asyncio.to_thread(broker.terminate_and_wait) == 0
+    assert ledger.rows(broker.data, "state, process_attempts") == [(0, 1)] * 24
 
 
 async def test_identities_are_remembered(broker_process: StartBroker, connect: Connect) -> None:

@@ -34,6 +34,15 @@ async def test_it_says_where_it_listens_and_what_an_acknowledgement_means(
     assert (ready.status, ready.body["durability"], ready.body["acknowledgement"]) == (200, synchronous, promise)
 
 
+async def test_what_a_stranger_offers_is_not_logged(broker_process: StartBroker, connect: Connect) -> None:
+    broker = broker_process(config={"log": {"format": "json"}})
+    client = await connect(broker.url)
+    async with client.session.ws_connect("v1/publish", protocols=["soap"]) as socket:
+        assert await socket.receive_json() == {"window": 10_000}
+    assert await asyncio.to_thread(broker.terminate_and_wait) == 0
+    assert [line for line in broker.stderr_lines if '"level":"info"' not in line] == []
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_an_idle_broker_stops_at_once_with_zero(broker_process: StartBroker, number: signal.Signals) -> None:
     broker = broker_process(config={"log": {"format": "json"}})
@@ -188,9 +197,3 @@ def test_its_log_is_for_people_or_for_machines(broker_process: StartBroker) -> N
     broker = broker_process(config={"log": {"format": "human"}})
     assert broker.terminate_and_wait() == 0
     assert broker.stderr_lines[-1].split()[1:] == ["INFO", "serve", "stopped"]
-
-
-def test_keys_without_effect_are_warned_of(broker_process: StartBroker) -> None:
-    broker = broker_process(config={"triggers": [{"id": "t", "when": {}, "do": [{"action": "notify", "to": "s"}]}]})
-    assert broker.terminate_and_wait() == 0
-    assert any("triggers is set" in line and "does not act on it yet" in line for line in broker.stderr_lines)

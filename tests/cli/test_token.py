@@ -96,6 +96,8 @@ def test_no_two_tokens_are_alike_and_each_has_256_bits() -> None:
         ("views:latest:write", "views:latest:read"),
         ("device:pi/*", "devices:pi/*"),
         ("admin", "admin:*"),
+        ("metrics", "metrics:read"),
+        ("metric:read", "metrics:read"),
         ("admin:all", "admin:*"),
         ("", None),
         ("everything:please", None),

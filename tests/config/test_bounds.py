@@ -18,9 +18,12 @@ DOCUMENT: dict[str, Any] = {
     "server": {},
     "journal": {"retention": {}},
     "streams": {"perStreamCaps": {"a": {"rate": dict(RATE)}}},
-    "triggers": [{"id": "t", "when": {}, "do": [{"action": "enrich"}], "limits": {}}],
+    "triggers": [{"id": "t", "when": {}, "do": [{"action": "notify", "to": "s"}], "limits": {}}],
     "auth": {"tokens": [{"tokenHash": "sha256:" + "0" * 64, "scopes": ["admin:*"], "rate": dict(RATE)}]},
     "log": {},
+    "views": {},
+    "metrics": {},
+    "events": {},
 }
 
 # What else must be set for a value at its bound to be possible.

@@ -14,7 +14,7 @@ from tests.config.conftest import Load, Problems
 
 
 def payload(text: str) -> str:
-    return f"triggers: [{{id: a, when: {{}}, do: [{{action: enrich, payload: {text}}}]}}]"
+    return f"triggers: [{{id: a, when: {{}}, do: [{{action: notify, to: s, payload: {text}}}]}}]"
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# only a comment\n", "---\n", "{}", "null", "\ufeff{}"])
@@ -91,7 +91,7 @@ def test_a_file_may_hold_as_many_values_as_the_bound_and_no_more(
     load_text: Load, problems_of: Problems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(document, "CONFIG_VALUES_MAX", 100)
-    around = len(["triggers", "[0]", "id", "when", "do", "[0]", "action", "payload"])
+    around = len(["triggers", "[0]", "id", "when", "do", "[0]", "action", "to", "payload"])
     fitting = 100 - around
     assert load_text(payload(f"[{', '.join(['1'] * fitting)}]"))
     assert problems_of(payload(f"[{', '.join(['1'] * (fitting + 1))}]")) == [

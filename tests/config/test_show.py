@@ -24,7 +24,8 @@ triggers:
   - {SECTION_8_2.replace(chr(10), " ")}
   - id: "yes"
     when: {{tags: [a], headers: {{true: "x", n: 1}}, from: "123"}}
-    do: [{{action: enrich, payload: [[1, [2, {{}}]], [], {{"a b": null, c: {{d: "- x: 1"}}}}, 1e300, "", "\\x7f"]}}]
+    do:
+    - {{action: notify, to: s, payload: [[1, [2, {{}}]], [], {{"a b": null, c: {{d: "- x: 1"}}}}, 1e300, "", "\\x7f"]}}
 auth: {{tokens: [{{tokenHash: "sha256:{"0" * 64}", scopes: ["admin:*", "streams:*:enqueue"]}}]}}
 log: {{level: debug, format: json}}
 """.replace("true: ", '"true": ')

@@ -74,7 +74,7 @@ def test_every_shape_that_the_sections_allow_loads(load_text: Load) -> None:
                 "when": {"to": "agents/*", "tags": ["sprint"], "headers": {"priority": "normal", "n": 1, "x": True}},
                 "do": [
                     {"action": "route", "to": "copies"},
-                    {"action": "enrich", "payload": [None, True, 1, 1.5, "x", {"a": []}]},
+                    {"action": "notify", "to": "s", "payload": [None, True, 1, 1.5, "x", {"a": []}]},
                     {"action": "notify", "to": "copies", "type": "t", "tags": ["a"], "headers": {"b": "c"}},
                 ],
             }

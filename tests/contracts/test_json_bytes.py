@@ -67,6 +67,14 @@ def test_many_brackets_side_by_side_are_not_deep() -> None:
     check_depth(b"[" + b",".join([b"[]"] * 1000) + b"]")
 
 
+@pytest.mark.parametrize("levels", [-1, 0, 1, 5])
+def test_levels_around_a_document_count_as_its_own(levels: int) -> None:
+    deepest = JSON_DEPTH_MAX - levels
+    check_depth(b"[" * deepest + b"]" * deepest, levels_around=levels)
+    with pytest.raises(InvalidRequest, match=f"nested deeper than {deepest} levels at byte {deepest};"):
+        check_depth(b"[" * (deepest + 1), levels_around=levels)
+
+
 NAMES = st.sampled_from(["id", "type", "a:b", 'q"', "b\\", "é", "{", "]"])
 SPELLINGS = st.sampled_from([False, True])
 

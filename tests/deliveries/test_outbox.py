@@ -32,7 +32,13 @@ def texts(chunk: bytes) -> list[Any]:
 
 def entry(number: int, size: int = 10) -> Entry:
     return Entry(
-        Stream("s", StreamRules(10, 1000, 3, False)), number, f"e-{number}", b'"%b"' % (b"x" * (size - 2)), 0, None, 1
+        Stream("s", StreamRules(10, 1000, 3, False), FakeLedger()),
+        number,
+        f"e-{number}",
+        b'"%b"' % (b"x" * (size - 2)),
+        0,
+        None,
+        1,
     )
 
 

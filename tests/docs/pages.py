@@ -18,9 +18,12 @@ from click.testing import CliRunner
 from broker import limits
 from broker.cli import exits, main
 from broker.errors import ConfigError, CourierError
+from broker.ops.metrics import DEFINED
 from tests.docs.markdown import ROOT
 
 HTTP, WEBSOCKET, CLI = (ROOT / f"docs/reference/{name}.md" for name in ("http", "websocket", "cli"))
+STDIO = ROOT / "docs/reference/stdio.md"
+METRICS = ROOT / "docs/reference/metrics.md"
 ARCHITECTURE = ROOT / "docs/ARCHITECTURE.md"
 
 COLUMNS = "80"
@@ -136,6 +139,15 @@ def http_bounds() -> str:
             "PAGE_LIMIT_MAX": f"`limit` of a page ({limits.PAGE_LIMIT_DEFAULT} if it is not given)",
             "BROWSE_ROWS_MAX": "events of the ledger that one request for the events of a stream looks at",
             "BROWSE_BYTES_MAX": "bytes of envelopes on such a page, if it has more than one",
+            "TRIGGERS_MAX": "triggers, of the configuration and of the API together",
+            "TRIGGER_ACTIONS_MAX": "actions of a trigger",
+            "TRIGGER_RULE_BYTES_MAX": "bytes of a trigger that is put over the API",
+            "TRIGGER_HOPS_MAX": "triggers in a chain, from what was sent to the last effect",
+            "TRIGGER_EMITTED_PER_CAUSE_MAX": "events that one event sets off",
+            "WHY_CHAIN_MAX": "effects that the life of an event lists",
+            "WHY_FOUND_MAX": "events that a search by id finds",
+            "WHY_SOURCES_MAX": "sources that a search by id looks at",
+            "SNAPSHOTS_AT_ONCE_MAX": "snapshots that are being sent at once; one more is answered with `503 saturated`",
             "DISCARD_REASON_BYTES_MAX": "bytes of the `reason` of a discard",
             "FILTER_TEXT_BYTES_MAX": "bytes of one part of a filter",
         }
@@ -150,13 +162,42 @@ def websocket_bounds() -> str:
             "NACK_DELAY_MS_MAX": "`delayMs`, in milliseconds",
             "LEASE_MS_MAX": f"`leaseMs`, in milliseconds (and at least {limits.LEASE_MS_MIN:,})",
             "FRAME_BYTES_MAX": "bytes of a frame to the broker",
+            "REQUESTS_PER_FRAME_MAX": "events in one array to `/v1/publish`",
             "KEYS_PER_FRAME_MAX": "events that one `ack`, `nack` or `extend` names",
             "DELIVER_BATCH_MAX": "`batch`, in envelopes of one frame",
             "WRITE_BYTES_MAX": "bytes after which a write, and a frame of a batch, takes no further event",
             "STALLED_READER_MS_MAX": "milliseconds that a connection may take no byte of what is to be sent",
+            "VIEW_ENTRIES_DEFAULT": "addresses in a view, unless `views.maxEntries` says otherwise",
+            "VIEW_BYTES_DEFAULT": "bytes of envelopes in a view, unless `views.maxBytes` says otherwise",
             "LEASES_MAX": "deliveries that are out at once, over all streams",
+            "FOLLOWERS_MAX": "connections that follow at once",
+            "TAIL_WAITING_MAX": "events that wait for one follower",
+            "TAIL_WAITING_BYTES_MAX": "bytes of envelopes that wait for one follower",
         }
     )
+
+
+def stdio_bounds() -> str:
+    """The bounds of a pipe."""
+    return _bounds(
+        {
+            "STDIO_LINE_BYTES_MAX": "bytes of a line to the broker",
+            "NDJSON_LINES_MAX": "events in the array of one `enqueue`",
+            "KEYS_PER_FRAME_MAX": "events that one `ack`, `nack` or `extend` names",
+            "CREDIT_MAX": "`window`, and credit that is granted",
+            "PIPE_ANSWERS_MAX": "answers that are not read, before nothing more is taken",
+            "WRITE_BYTES_MAX": "bytes after which a write takes no further message",
+        }
+    )
+
+
+def metrics() -> str:
+    """Every metric with its type and labels, by name."""
+    rows = [
+        (f"`{each.name}`", each.kind, ", ".join(f"`{label}`" for label in each.labels), each.meaning)
+        for each in sorted(DEFINED.values())
+    ]
+    return table(("Metric", "Type", "Labels", "Meaning"), rows)
 
 
 # The tree.
@@ -175,6 +216,8 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "errors": (HTTP, error_table),
     "bounds of HTTP": (HTTP, http_bounds),
     "bounds of WebSocket": (WEBSOCKET, websocket_bounds),
+    "bounds of stdio": (STDIO, stdio_bounds),
+    "metrics": (METRICS, metrics),
     "layers": (ARCHITECTURE, layers),
 }
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker import limits
 from broker.config.reference import rows as configuration_rows
 from tests.docs import pages
 from tests.docs.markdown import PAGES, ROOT, blocks, inline_code, name_of, prose
@@ -76,7 +77,7 @@ def test_a_page_names_only_targets_that_make_has(page: Path) -> None:
 def test_a_page_names_only_settings_that_exist(page: Path) -> None:
     keys = {row.key.strip("`") for row in configuration_rows()}
     keys |= {key.rpartition(".")[0] for key in keys}
-    sections = "auth|data|journal|log|server|streams|triggers"
+    sections = "auth|data|events|journal|log|metrics|server|streams|triggers|views"
     named = {code for code in inline_code(page) if re.fullmatch(rf"(?:{sections})(?:\.[a-z][A-Za-z\[\]]*)+", code)}
     assert named - keys == set()
 
@@ -86,3 +87,14 @@ def test_a_page_starts_with_its_one_title(page: Path) -> None:
     lines = prose(page).splitlines()
     assert lines[0].startswith("# ")
     assert [line for line in lines if re.match(r"# ", line)] == lines[:1]
+
+
+def test_the_bounds_of_triggers_are_those_of_the_code() -> None:
+    page = (ROOT / "docs/explanation/triggers.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"- \*\*Everything has a bound\.\*\* (.*?)\n\n", page, re.DOTALL)
+    numbers = [int(number.replace(",", "")) for number in re.findall(r"[\d,]*\d", said)]
+    mib = limits.TRIGGER_EMITTED_BYTES_MAX // limits.MIB
+    assert numbers == [
+        limits.TRIGGER_HOPS_MAX, limits.TRIGGER_EMITTED_PER_CAUSE_MAX, limits.TRIGGER_EMITTED_PER_SUBMISSION_MAX, mib,
+        limits.TRIGGERS_MAX, limits.TRIGGER_ACTIONS_MAX,
+    ]  # fmt: skip

@@ -13,6 +13,7 @@ from _fast import COMMIT_EXTENSION, CommitError, Committer
 INSERT = "INSERT INTO t (seq, name, body, at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (name) DO NOTHING"
 DUPLICATE = "UPDATE t SET seen = seen + 1 WHERE name = ?2 RETURNING seq, at, (body IS NOT ?3) + 0 * coalesce(?4, 0)"
 UPDATE = "UPDATE t SET state = ?2 WHERE seq = ?1"
+LINK = "INSERT INTO links (effect, cause) VALUES (?1, ?2)"
 
 
 @pytest.fixture
@@ -20,17 +21,20 @@ def connection(tmp_path: Path) -> Iterator[apsw.Connection]:
     connection = apsw.Connection(str(tmp_path / "t.db"))
     connection.execute(
         "CREATE TABLE t (seq INTEGER PRIMARY KEY, name TEXT UNIQUE, body BLOB CHECK (length(body) < 100), at INTEGER, "
-        "seen INTEGER DEFAULT 1, state TEXT)"
+        "seen INTEGER DEFAULT 1, state TEXT);"
+        "CREATE TABLE links (effect INTEGER PRIMARY KEY, cause INTEGER CHECK (cause < 50))"
     )
     yield connection
     connection.close()
 
 
-def attach(connection: apsw.Connection, insert: str = INSERT, duplicate: str = DUPLICATE) -> Committer:
+def attach(
+    connection: apsw.Connection, insert: str = INSERT, duplicate: str = DUPLICATE, link: str = LINK
+) -> Committer:
     connection.enable_load_extension(True)
     connection.load_extension(COMMIT_EXTENSION, "courier_commit_init")
     connection.enable_load_extension(False)
-    return Committer(insert, duplicate, UPDATE)
+    return Committer(insert, duplicate, UPDATE, link)
 
 
 @pytest.fixture
@@ -157,9 +161,68 @@ def test_the_duplicate_statement_must_take_the_parameters_of_the_insert(connecti
         attach(connection, duplicate="UPDATE t SET seen = 2 WHERE name = ?2 RETURNING 1, 2, 3")
 
 
+def links(connection: apsw.Connection) -> list[tuple[object, ...]]:
+    return connection.execute("SELECT effect, cause FROM links ORDER BY effect").fetchall()
+
+
+def test_an_effect_is_stored_and_linked_only_if_its_cause_is_new(
+    connection: apsw.Connection, committer: Committer
+) -> None:
+    committer.write([("old", b"1", 1)], [], 1, True)
+    rows = [
+        ("old", b"1", 2),
+        ("new", b"1", 2),
+        ("too long", b"x" * 100, 2),
+        ("of old", b"1", 2),
+        ("of new", b"1", 2),
+        ("of too long", b"1", 2),
+        ("of of old", b"1", 2),
+        ("of of new", b"1", 2),
+        ("of nothing", b"1", 2),
+    ]
+    written = committer.write(rows, [], 2, True, [-1, -1, -1, 0, 1, 2, 3, 4, -1])
+    assert written.seqs == [-1, 2, 0, 0, 3, 0, 0, 4, 5]
+    assert written.duplicates == {0: (1, False)}
+    assert written.next_seq == 6
+    assert [row[1] for row in table(connection)] == ["old", "new", "of new", "of of new", "of nothing"]
+    assert links(connection) == [(3, 2), (4, 3)]
+
+
+def test_an_effect_that_is_there_already_is_a_duplicate_and_not_linked_again(
+    connection: apsw.Connection, committer: Committer
+) -> None:
+    committer.write([("a", b"1", 1), ("effect", b"1", 1)], [], 1, True, [-1, 0])
+    written = committer.write([("b", b"1", 2), ("effect", b"2", 2), ("of effect", b"1", 2)], [], 3, True, [-1, 0, 1])
+    assert written.seqs == [3, -2, 0]
+    assert links(connection) == [(2, 1)]
+
+
+@pytest.mark.parametrize("causes", [[0], [-2], [1], [-1, -1], []])
+def test_a_cause_that_is_not_an_earlier_row_begins_nothing(
+    connection: apsw.Connection, committer: Committer, causes: list[int]
+) -> None:
+    with pytest.raises(ValueError, match="cause"):
+        committer.write([("a", b"1", 1)], [], 1, True, causes)
+    assert not connection.in_transaction
+    assert table(connection) == []
+
+
+def test_a_link_that_sqlite_refuses_undoes_cause_and_effect(connection: apsw.Connection, committer: Committer) -> None:
+    with pytest.raises(CommitError, match="CHECK"):
+        committer.write([("a", b"1", 1), ("b", b"1", 1)], [], 50, True, [-1, 0])
+    assert (table(connection), links(connection)) == ([], [])
+    assert not connection.in_transaction
+    assert committer.write([("a", b"1", 1), ("b", b"1", 1)], [], 1, True, [-1, 0]).seqs == [1, 2]
+
+
+def test_the_link_statement_must_take_two_sequences(connection: apsw.Connection) -> None:
+    with pytest.raises(ValueError, match="two parameters"):
+        attach(connection, link="INSERT INTO links (effect) VALUES (?1)")
+
+
 def test_a_committer_needs_an_extension_that_was_just_loaded() -> None:
     with pytest.raises(RuntimeError, match="load the extension"):
-        Committer(INSERT, DUPLICATE, UPDATE)
+        Committer(INSERT, DUPLICATE, UPDATE, LINK)
 
 
 def test_closing_twice_is_harmless_and_using_it_afterwards_is_not(connection: apsw.Connection) -> None:

@@ -120,6 +120,29 @@ async def test_a_body_that_does_not_unpack_is_the_callers_fault(client: Client) 
     assert_error(answer, 400, "invalid_request")
 
 
+async def test_a_body_that_does_not_unpack_is_not_logged(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    head = (
+        b"POST /v1/enqueue HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\n"
+    )
+    answer = await exchange(app.server.port, head + b"Content-Length: 8\r\n\r\nnonsense")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b'{"error":{"code":"invalid_request"' in answer
+    assert caplog.text == ""
+
+
+async def test_a_body_in_an_encoding_that_is_not_known_is_refused(app: App, client: Client) -> None:
+    headers = {"Content-Encoding": "rot13"}
+    message = assert_error(await client.post(body("e-1"), headers), 415, "unsupported_content_type")
+    assert message == "the content encoding is 'rot13'; send the body as it is, or with gzip or deflate"
+    assert await stored(app) == []
+
+
+async def test_an_expectation_that_is_not_known_is_passed_over(app: App, client: Client) -> None:
+    for expectation in ("100-continue", "200-magic"):
+        assert (await client.post(body(expectation), {"Expect": expectation})).status == 200
+    assert await stored(app) == ["100-continue", "200-magic"]
+
+
 async def test_a_small_body_that_unpacks_to_a_large_one_is_too_large(client: Client) -> None:
     answer = await client.post(zlib.compress(b" " * (8 * 1024 * 1024)), {"Content-Encoding": "deflate"})
     assert_error(answer, 413, "too_large")

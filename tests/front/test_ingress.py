@@ -254,8 +254,8 @@ async def test_a_flood_of_refusals_is_answered_but_not_written(start_app: StartA
     async with ingress(client) as device:
         await device.send(*[b"[%b]" % b",".join([b"{}"] * 500)] * 4)
         assert {answer["status"] for answer in await device.receive(2000)} == {"rejected"}
-        assert len(await rejections(app)) == REJECTIONS_BURST_MAX == app.rejections.kept
-        assert app.rejections.dropped == 2000 - REJECTIONS_BURST_MAX
+        assert len(await rejections(app)) == REJECTIONS_BURST_MAX == app.core.rejections.kept
+        assert app.core.rejections.dropped == 2000 - REJECTIONS_BURST_MAX
         clock.advance(50)
         await device.send(b"[%b]" % b",".join([b"{}"] * 500))
         await device.receive(500)

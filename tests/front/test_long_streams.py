@@ -86,3 +86,13 @@ async def test_it_is_paged_in_order_after_a_restart(
     async with client.subscribe() as subscriber:
         assert await consumed(subscriber, 40) == names(21, 60)
         await subscriber.settled()
+
+
+async def test_a_damaged_event_is_a_dead_letter_and_no_longer_counts_as_waiting(app: App, client: Client) -> None:
+    await client.enqueue_all(*names(1, 30))
+    await app.journal.execute(lambda c: c.execute("UPDATE ledger SET envelope = x'7b7d' WHERE seq = 20").fetchall())
+    async with client.subscribe() as subscriber:
+        assert await consumed(subscriber, 29) == [*names(1, 19), *names(21, 30)]
+        await subscriber.settled()
+    figures = (await client.get(f"v1/streams/{STREAM}/stats")).body
+    assert (figures["depth"], figures["inflight"], figures["totals"]["dead"]) == (0, 0, 1)

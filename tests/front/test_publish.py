@@ -10,8 +10,10 @@ import aiohttp
 import pytest
 
 from broker.app import App
+from broker.front.line import Line
+from broker.limits import REQUESTS_PER_FRAME_MAX
 from tests.conftest import Connect, StartApp
-from tests.support.client import PATIENCE_SECONDS, Client
+from tests.support.client import PATIENCE_SECONDS, Client, assert_error
 from tests.support.events import AWKWARD_PAYLOADS, STREAM, body
 from tests.support.writer import eventually, held_writer, stored
 
@@ -75,6 +77,65 @@ async def test_one_bad_request_of_an_array_is_one_error_and_the_rest_go_in(app: 
     assert [answer["error"]["code"] for answer in answers[:2]] == ["invalid_request", "invalid_envelope"]
     assert [answer["ack"] for answer in answers[2:]] == ["a", "c"]
     assert await stored(app) == ["a", "c"]
+
+
+async def test_an_array_has_at_most_as_many_requests_as_one_frame_may(app: App, client: Client) -> None:
+    async with publishing(client) as producer:
+        await producer.send(b"[" + b",".join([b"1"] * REQUESTS_PER_FRAME_MAX) + b"]")
+        answers = await producer.receive(REQUESTS_PER_FRAME_MAX)
+        assert {answer["error"]["code"] for answer in answers} == {"invalid_request"}
+        await producer.send(b"[" + b",".join([body("a"), *[b"1"] * REQUESTS_PER_FRAME_MAX]) + b"]", body("b"))
+        refused, taken = await producer.receive(2)
+    assert refused["error"]["code"] == "too_large"
+    assert "the array has 5001 requests; at most 5000" in refused["error"]["message"]
+    assert taken["ack"] == "b"
+    assert await stored(app) == ["b"]
+
+
+async def test_an_event_that_is_refused_at_the_gate_is_named_by_its_id_where_it_has_one(
+    start_app: StartApp, connect: Connect
+) -> None:
+    app = await start_app({"streams": {"perStreamCaps": {STREAM: {"rate": {"perSecond": 0.001, "burst": 1}}}}})
+    async with publishing(await connect(app.server.address)) as producer:
+        await producer.send(body("a"), body("b"), body("c", ts="now"), b'{"to": "x", "envelope": {"id": 5}}', b"{}")
+        answers = await producer.receive(5)
+        acks = [answer["ack"] for answer in answers if "ack" in answer]
+        errors = [answer["error"] for answer in answers if "error" in answer]
+    assert acks == ["a"]
+    assert [(error["code"], error.get("id")) for error in errors] == [
+        ("over_quota", "b"), ("invalid_envelope", "c"), ("invalid_envelope", None), ("invalid_request", None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["v1/publish", "v1/ingress"])
+async def test_a_producer_that_does_not_read_its_errors_is_not_read_either(
+    path: str, app: App, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waiting() -> int:
+        (answers,) = app._publish._answers | app._ingress._answers
+        return len(answers._frames)
+
+    left = asyncio.Event()
+
+    async def stuck(_line: Line, _frames: bytes) -> None:
+        await left.wait()
+        raise ConnectionResetError
+
+    monkeypatch.setattr("broker.front.answers.PUBLISH_WINDOW", 5)
+    monkeypatch.setattr(Line, "write", stuck)
+    async with client.session.ws_connect(path) as socket:
+        for frame in ["no json", "{}"] * 50:
+            await socket.send_str(frame)
+        await eventually(lambda: waiting() >= 5)
+        assert (await client.get("livez")).status == 200
+        assert waiting() == 5
+        left.set()
+
+
+@pytest.mark.parametrize("path", ["v1/publish", "v1/ingress"])
+async def test_a_request_that_is_no_websocket_is_refused_in_the_one_shape(path: str, app: App, client: Client) -> None:
+    assert "is a WebSocket" in assert_error(await client.get(path), 400, "invalid_request")
+    assert (app._publish.open_sockets, app._ingress.open_sockets) == (0, 0)
 
 
 async def test_a_duplicate_and_a_conflict_are_told_as_over_http(app: App, client: Client) -> None:

@@ -3,12 +3,13 @@
 import asyncio
 from collections import Counter
 
+import aiohttp
 import pytest
 
 from broker.app import App
 from broker.limits import CREDIT_MAX
 from tests.conftest import Connect, StartApp
-from tests.support.client import Client, assert_error
+from tests.support.client import HANDSHAKE, Client, assert_error
 from tests.support.events import AWKWARD_PAYLOADS, STREAM, raw_body, raw_envelope
 from tests.support.writer import stored
 
@@ -167,7 +168,8 @@ async def test_credit_has_a_bound_of_its_own_and_in_sum(app: App, client: Client
 
 async def test_a_stream_that_may_not_be_made_cannot_be_subscribed_to(start_app: StartApp, connect: Connect) -> None:
     app = await start_app({"streams": {"autoCreate": False}})
-    answer = await (await connect(app.server.address)).get(f"v1/subscribe?stream={STREAM}")
+    client = await connect(app.server.address)
+    answer = await client.get(f"v1/subscribe?stream={STREAM}", HANDSHAKE)
     assert_error(answer, 404, "unknown_stream")
 
 
@@ -191,11 +193,11 @@ async def test_a_bad_stream_name_is_refused_before_the_socket_opens(
     assert problem is None or message.startswith(f"stream: {problem};")
 
 
-async def test_a_request_that_is_no_websocket_is_refused_in_the_one_shape(app: App, client: Client) -> None:
+async def test_a_request_that_is_no_websocket_is_refused_in_the_one_shape_and_makes_no_stream(client: Client) -> None:
     answer = await client.get(f"v1/subscribe?stream={STREAM}")
     message = assert_error(answer, 400, "invalid_request")
     assert "WebSocket" in message
-    assert len(app.registry.find(STREAM).credits) == 0
+    assert (await client.get("v1/streams")).body["streams"] == []
 
 
 async def test_a_subscriber_that_leaves_is_forgotten(app: App, client: Client) -> None:
@@ -205,3 +207,27 @@ async def test_a_subscriber_that_leaves_is_forgotten(app: App, client: Client) -
     async with client.subscribe() as subscriber:
         await subscriber.settled()
         assert len(app.registry.find(STREAM).credits) == 1
+
+
+@pytest.mark.parametrize("query", ["stream=a&bach=5", "stream=a&stream=b", "stream=a&batch=1&batch=2"])
+async def test_a_query_that_is_not_known_or_comes_twice_is_refused(client: Client, query: str) -> None:
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await client.session.ws_connect(f"v1/subscribe?{query}")
+    assert refused.value.status == 400
+    assert (await client.get("v1/streams")).body["streams"] == []
+
+
+async def test_an_error_of_the_broker_itself_is_told_on_the_socket_which_is_closed_and_logged(
+    app: App, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(app.registry, "grant", fails)
+    async with client.subscribe() as subscriber:
+        await subscriber.credit(1)
+        assert (await subscriber.error())["code"] == "internal"
+        assert await subscriber.close_code() == 1011
+    (logged,) = caplog.records
+    assert "ZeroDivisionError" in caplog.text
+    assert logged.getMessage() == "GET /v1/subscribe failed"

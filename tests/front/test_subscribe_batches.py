@@ -107,7 +107,7 @@ async def test_a_batch_out_of_its_bounds_is_refused_before_the_socket_opens(clie
     async with client.session.get("v1/subscribe", params={"stream": STREAM, "batch": batch}) as response:
         refusal = json.loads(await response.read())["error"]
     assert (response.status, refusal["code"]) == (400, "invalid_request")
-    assert refusal["message"].startswith(f"batch must be a number from 1 to {DELIVER_BATCH_MAX}, not ")
+    assert refusal["message"].startswith(f"batch must be a whole number from 1 to {DELIVER_BATCH_MAX}, not ")
 
 
 async def test_a_batch_in_its_bounds_opens_a_socket(client: Client) -> None:

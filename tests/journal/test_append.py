@@ -247,3 +247,18 @@ async def test_an_event_that_sqlite_refuses_does_not_take_the_others_with_it(
     broken = event("broken")._replace(payload_sha256=b"short")
     receipts = await journal.append([event("a"), broken, event("b")])
     assert receipts.seqs == [1, 0, 2]
+
+
+async def test_a_delivery_in_vain_is_counted_and_the_event_stays_pending(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await journal.append([event("a"), event("b")])
+    journal.attempted(1, 1, 5)
+    journal.attempted(1, 2, 9)
+    await journal.execute(lambda _connection: None)
+    monkeypatch.setattr("broker.journal.journal.STATE_CHANGES_MAX", 0)
+    journal.attempted(2, 1, 5)
+    journal.processed(1, 3)
+    await journal.execute(lambda _connection: None)
+    columns = "process_state, process_attempts, process_first_attempt_at"
+    assert rows(tmp_path, f"SELECT {columns} FROM ledger ORDER BY seq") == [("processed", 3, 5), ("pending", 0, None)]

@@ -1,5 +1,6 @@
 """The file: the documents' tables with their columns and words, migrations, and files that are refused."""
 
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ import pytest
 from broker.contracts.inbound import InboundEvent
 from broker.errors import ConfigError
 from broker.journal import connection, schema, statements
+from broker.journal.group_queries import Registration
 from broker.journal.journal import Journal
 from broker.journal.statements import StateChange
-from tests.journal.conftest import event, rows
+from tests.journal.conftest import OpenJournal, event, rows
 
 # Copied from the documents that ask for them.
 EVENT_INBOX = ["event_id", "status", "received_at", "last_updated_at", "payload"]
@@ -137,7 +139,27 @@ def test_a_ledger_of_the_first_version_keeps_its_events_and_learns_of_partition_
     writing.close()
 
 
-def test_a_ledger_of_the_second_version_keeps_its_events_and_learns_of_notes_and_servers(
+async def test_a_ledger_of_the_second_version_learns_of_groups_which_get_its_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_journal: OpenJournal
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+        before.setattr(schema, "VERSION", 2)
+        writing = connection.open_writer(tmp_path / "courier.db", synchronous="full")
+        writing.execute(
+            "INSERT INTO ledger (seq, contract, stream, type, source_system, source_event_id, state_changed_at, "
+            "received_at, ingest_last_seen_at, payload_sha256, envelope) "
+            "VALUES (1, 'courier', 's', 't', 'stream:s', 'e-1', 1, 1, 1, ?, ?)",
+            (hashlib.sha256(b"{}").digest(), b"{}"),
+        )
+        writing.close()
+    journal = await open_journal()
+    (ledger,) = await journal.groups.register(Registration("s", "g", 0), ["s"])
+    events, last_seq = await ledger.pending_page("s", 0, 10)
+    assert ([each.source_event_id for each in events], last_seq) == (["e-1"], 1)
+
+
+def test_a_ledger_of_the_second_version_keeps_its_events_and_has_room_for_views(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "courier.db"
@@ -152,7 +174,27 @@ def test_a_ledger_of_the_second_version_keeps_its_events_and_learns_of_notes_and
         )
         writing.close()
     writing = connection.open_writer(path, synchronous="full")
-    assert writing.execute("SELECT partition_key, notes FROM ledger").fetchall() == [("k", None)]
+    assert writing.execute("SELECT source_event_id, partition_key FROM ledger").fetchall() == [("e-1", "k")]
+    assert writing.execute("SELECT count(*) FROM view_rows").get == 0
+    writing.close()
+
+
+def test_a_ledger_from_before_the_contracts_keeps_its_events_and_learns_of_notes_and_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "courier.db"
+    with monkeypatch.context() as before:
+        before.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:5])
+        before.setattr(schema, "VERSION", 5)
+        writing = connection.open_writer(path, synchronous="full")
+        writing.execute(
+            "INSERT INTO ledger (seq, contract, stream, type, source_system, source_event_id, state_changed_at, "
+            "received_at, ingest_last_seen_at, payload_sha256, envelope, received_sha256) "
+            "VALUES (1, 'courier', 's', 't', 'stream:s', 'e-1', 1, 1, 1, zeroblob(32), x'7b7d', x'01')"
+        )
+        writing.close()
+    writing = connection.open_writer(path, synchronous="full")
+    assert writing.execute("SELECT received_sha256, notes FROM ledger").fetchall() == [(b"\x01", None)]
     assert writing.execute("SELECT count(*) FROM pixel_servers").get == 0
     assert writing.execute("SELECT count(*) FROM receipts").get == 1
     writing.close()

@@ -22,11 +22,13 @@ class Delivery(NamedTuple):
 class Event:
     """One event: where it is, and how often it was delivered."""
 
-    def __init__(self, event_id: str, number: int) -> None:
+    def __init__(self, event_id: str, number: int, failed: int) -> None:
         self.event_id = event_id
         self.number = number
         self.place = WAITING
-        self.attempt = 0
+        self.attempt = failed
+        self.failed = failed
+        """How many deliveries in vain the ledger knows of: from there a restart goes on."""
         self.holder: int | None = None
         self.deadline_ms = 0
         self.leased_as = 0
@@ -68,8 +70,8 @@ class StreamModel:
 
     # Commands.
 
-    def write(self, event_id: str) -> None:
-        self.events[event_id] = Event(event_id, len(self.events))
+    def write(self, event_id: str, failed: int = 0) -> None:
+        self.events[event_id] = Event(event_id, len(self.events), failed)
 
     def announce(self, event_id: str) -> None:
         self.announced += 1
@@ -97,7 +99,7 @@ class StreamModel:
     def nack(self, event: Event, now_ms: int, delay_ms: int) -> None:
         event.holder = None
         if delay_ms and event.attempt < self._max_deliveries:
-            event.place = DELAYED
+            event.place, event.failed = DELAYED, event.attempt
             self._until(event, now_ms + delay_ms)
         else:
             self._back(event)
@@ -122,7 +124,7 @@ class StreamModel:
         if event.attempt >= self._max_deliveries:
             event.place = DEAD
             return
-        event.place = WAITING
+        event.place, event.failed = WAITING, event.attempt
         if at_head:
             self._queue.appendleft(event.event_id)
         else:
@@ -157,7 +159,7 @@ class StreamModel:
             assert event.place == WAITING, f"{event_id} was delivered while it was {event.place}"
             assert self.credit[subscriber] > 0, f"{event_id} was delivered without credit"
             assert attempt == event.attempt + 1
-            if attempt == 1:
+            if not event.leased_as:
                 assert event.number == self._fresh, "first deliveries come in the order of arrival, without a gap"
                 self._fresh += 1
             self._take(subscriber, event)

@@ -3,6 +3,7 @@
 import pytest
 
 from broker.clock import ManualClock
+from broker.deliveries.outbox import DeliveryQueue
 from broker.errors import LeaseNotHeld
 from broker.streams.registry import Registry
 from tests.support.streams import FakeLedger, Inbox
@@ -70,3 +71,24 @@ async def test_a_lease_that_is_held_is_known(registry: Registry, ledger: FakeLed
     assert registry.is_leased("s", 1)
     registry.ack(subscription, "a")
     assert not registry.is_leased("s", 1)
+
+
+async def test_a_lease_that_ran_out_before_its_event_left_the_broker_is_no_attempt(
+    registry: Registry, ledger: FakeLedger, clock: ManualClock
+) -> None:
+    queue = DeliveryQueue()
+    registry.grant(registry.subscribe("s", queue), 100)
+    registry.committed(ledger.write_all("s", "a"))
+    for _ in range(10):
+        clock.advance(1000)
+        registry.expire()
+    assert ledger.rows[0].attempts == 0
+    for attempt in (1, 2):
+        await queue.take()
+        clock.advance(1000)
+        registry.expire()
+        assert (ledger.state_of("a"), ledger.rows[0].attempts) == ("pending", attempt)
+    await queue.take()
+    clock.advance(1000)
+    registry.expire()
+    assert (ledger.state_of("a"), ledger.rows[0].attempts) == ("dead", 3)

@@ -10,7 +10,7 @@ from broker.clock import ManualClock
 from broker.config import StreamCaps, Streams
 from broker.contracts.inbound import InboundEvent
 from broker.errors import OverQuota, Saturated
-from broker.journal.submission import Receipts
+from broker.journal.submission import Job, Receipts
 from broker.streams.entry import MEMORY_SEQ_FIRST
 from broker.streams.memory import Intake
 from broker.streams.registry import Registry
@@ -28,7 +28,16 @@ class SlowJournal:
         self.waiting: list[tuple[Sequence[InboundEvent], Callable[..., None]]] = []
         self.full = False
 
-    def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
+    def submit_events(
+        self,
+        events: Sequence[InboundEvent],
+        done: Callable[..., None],
+        causes: Sequence[int] = (),
+        job: Job | None = None,
+        effects: bool = False,
+    ) -> None:
+        assert not causes
+        assert (job, effects) == (None, False)
         if self.full:
             raise Saturated("full")
         self.waiting.append((events, done))
@@ -170,8 +179,8 @@ async def test_what_the_ledger_still_has_of_a_stream_that_is_in_memory_now_is_de
     subscription = registry.subscribe("memory/s", inbox)
     for _ in range(3):
         registry.grant(subscription, 1)
-        while registry._catch_up.tasks:
-            for task in tuple(registry._catch_up.tasks):
+        while registry._dispatcher.catch_up.tasks:
+            for task in tuple(registry._dispatcher.catch_up.tasks):
                 await task
         registry.ack(subscription, inbox.ids[-1])
     assert sorted(inbox.ids) == ["new", "old-1", "old-2"]

@@ -202,4 +202,4 @@ async def test_the_end_does_not_wait_for_a_page(make: MakeRegistry, ledger: Fake
     registry.grant(registry.subscribe(STREAM, Inbox()), 10)
     await eventually(lambda: ledger.pages_read == 1)
     await registry.close()
-    assert not registry._catch_up.tasks
+    assert not registry._dispatcher.catch_up.tasks

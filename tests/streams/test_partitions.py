@@ -102,8 +102,8 @@ async def test_any_program_keeps_the_order_of_a_key_and_ends(
     registry.committed(write(ledger, *names))
 
     async def settle() -> None:
-        while registry._catch_up.tasks:
-            for task in tuple(registry._catch_up.tasks):
+        while registry._dispatcher.catch_up.tasks:
+            for task in tuple(registry._dispatcher.catch_up.tasks):
                 await task
         held = [entry.partition for entry in subscription.entries.values() if entry.partition is not None]
         assert len(held) == len(set(held)), "one in flight for each key"

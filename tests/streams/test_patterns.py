@@ -114,3 +114,25 @@ async def test_many_subscribers_with_one_credit_get_equal_shares(registry: Regis
                 registry.grant(subscription, fresh)
     assert sum(seen) == pytest.approx(1000, abs=10)
     assert max(seen) - min(seen) <= 1
+
+
+async def test_a_long_stream_does_not_keep_the_credit_from_the_others_of_the_pattern(
+    registry: Registry, ledger: FakeLedger
+) -> None:
+    for name in ("Ada", "Jen", "Zoe"):
+        registry.committed(ledger.write_all(f"agents/{name}/inbox", *(f"{name}-{n}" for n in range(3))))
+    inbox, subscription = join(registry, PATTERN)
+    for _ in range(9):
+        registry.grant(subscription, 1)
+    assert inbox.ids == [f"{name}-{n}" for n in range(3) for name in ("Ada", "Jen", "Zoe")]
+
+
+async def test_a_grant_looks_at_no_more_streams_than_it_has_credit_for(registry: Registry, ledger: FakeLedger) -> None:
+    for number in range(10):
+        registry.committed(ledger.write_all(f"agents/{number}/inbox", f"{number}-a", f"{number}-b"))
+    inbox, subscription = join(registry, PATTERN)
+    asked = list(subscription.passed)
+    assert len(asked) == 10
+    registry.grant(subscription, 1)
+    assert inbox.ids == ["0-a"]
+    assert list(subscription.passed) == [*asked[1:], asked[0]]

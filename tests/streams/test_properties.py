@@ -227,13 +227,13 @@ class Machine(RuleBasedStateMachine):
         self.unannounced.clear()
         for name in NAMES:
             before, model = self.models[name], self.new_model(exact=False)
-            unfinished = [event.event_id for event in before.at(WAITING, DELAYED, IN_FLIGHT)]
-            for event_id in unfinished:
-                model.write(event_id)
-                model.announce(event_id)
+            unfinished = before.at(WAITING, DELAYED, IN_FLIGHT)
+            for event in unfinished:
+                model.write(event.event_id, event.failed)
+                model.announce(event.event_id)
             self.models[name] = model
             if unfinished:
-                self.registry.recover(name, len(unfinished), int(unfinished[-1].removeprefix("e-")))
+                self.registry.recover(name, len(unfinished), int(unfinished[-1].event_id.removeprefix("e-")))
             else:
                 self.registry.open(name)
 
@@ -261,7 +261,7 @@ class Machine(RuleBasedStateMachine):
         }
         assert found == held
         delayed = sum(len(model.at(DELAYED)) for model in self.models.values())
-        assert len(self.registry._leases) == len(held) + delayed
+        assert len(self.registry._dispatcher._leases) == len(held) + delayed
 
     @invariant()
     def the_ledger_knows_every_end(self) -> None:

@@ -138,7 +138,7 @@ class TestWhenEveryLeaseIsGivenOut:
     async def registry(
         self, clock: ManualClock, ledger: FakeLedger, monkeypatch: pytest.MonkeyPatch
     ) -> AsyncIterator[Registry]:
-        monkeypatch.setattr("broker.streams.registry.LEASES_MAX", self.LEASES)
+        monkeypatch.setattr("broker.streams.dispatch.LEASES_MAX", self.LEASES)
         registry = Registry(Streams(default_lease_ms=1000), clock, ledger)
         yield registry
         await registry.close()

@@ -11,6 +11,14 @@ import aiohttp
 from tests.support.events import STREAM, body
 
 JSON = {"Content-Type": "application/json"}
+HANDSHAKE = {
+    "Upgrade": "websocket",
+    "Connection": "Upgrade",
+    "Sec-WebSocket-Key": "MDEyMzQ1Njc4OWFiY2RlZg==",
+    "Sec-WebSocket-Version": "13",
+}
+"""What makes a request one that could become a WebSocket."""
+
 PATIENCE_SECONDS = 20.0
 
 
@@ -59,10 +67,10 @@ class Client:
 
     @asynccontextmanager
     async def subscribe(
-        self, stream: str = STREAM, headers: Mapping[str, str] | None = None
+        self, stream: str = STREAM, headers: Mapping[str, str] | None = None, **query: str
     ) -> AsyncIterator["Subscriber"]:
         """A subscriber without credit, until the end of the block."""
-        socket = await self.session.ws_connect("v1/subscribe", params={"stream": stream}, headers=headers)
+        socket = await self.session.ws_connect("v1/subscribe", params={"stream": stream, **query}, headers=headers)
         try:
             yield Subscriber(socket)
         finally:

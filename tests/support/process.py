@@ -47,14 +47,21 @@ class BrokerProcess:
     """`courier serve` on a free port, started when it says that it listens."""
 
     def __init__(
-        self, data: Path, *, config: Mapping[str, object] | None = None, env: Mapping[str, str] | None = None
+        self,
+        data: Path,
+        *,
+        config: Mapping[str, object] | None = None,
+        file: Path | None = None,
+        port: int = 0,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self.data = data
         home = data.parent
-        command = [sys.executable, "-m", "broker", "serve", "--port", "0", "--data", str(data)]
+        command = [sys.executable, "-m", "broker", "serve", "--port", str(port), "--data", str(data)]
         if config is not None:
             file = home / f"{data.name}.yaml"
             file.write_text(yaml.safe_dump(dict(config)))
+        if file is not None:
             command += ["--config", str(file)]
         self._log = home / f"{data.name}.stderr"
         with self._log.open("ab") as log:

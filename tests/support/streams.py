@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 
 from broker.contracts.inbound import InboundEvent
-from broker.streams.catch_up import Row
 from broker.streams.entry import Entry
+from broker.streams.ledger import Row
 from broker.streams.registry import Registry
 from broker.streams.subscription import Subscription
 
@@ -55,6 +55,12 @@ class FakeLedger:
     def processed(self, seq: int, attempts: int) -> None:
         """An event was acknowledged by its consumer."""
         self._end(seq, PROCESSED, attempts)
+
+    def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:
+        """An event was delivered in vain, and waits again."""
+        assert first_attempt_at is not None
+        assert self.rows[seq - 1].state == PENDING
+        self.rows[seq - 1].attempts = attempts
 
     def dead_letter(self, seq: int, attempts: int, first_attempt_at: int | None, reason: str) -> None:
         """An event will not be delivered any more."""
@@ -119,7 +125,7 @@ def join(registry: Registry, name: str, credit: int = 0) -> tuple[Inbox, Subscri
 async def pages_are_read(registry: Registry) -> None:
     """Wait until no page is being read, nor asked for."""
     for _ in range(ROUNDS_MAX):
-        if not registry._catch_up.tasks:
+        if not registry._dispatcher.catch_up.tasks:
             return
-        await asyncio.gather(*registry._catch_up.tasks)
+        await asyncio.gather(*registry._dispatcher.catch_up.tasks)
     raise AssertionError("pages are read for ever")

@@ -1,0 +1,172 @@
+"""Deliveries: events that wait are paired with subscribers that have credit, and leased to them.
+
+The dispatcher owns the one table of leases, and its timer. A lease that runs out brings its event back to the
+tail of its stream, or makes it a dead letter; a delayed event waits in the same table.
+"""
+
+import asyncio
+import logging
+
+from _fast import Leases
+from broker.clock import Clock
+from broker.limits import LEASES_MAX
+from broker.streams.catch_up import CatchUp
+from broker.streams.entry import Entry
+from broker.streams.meter import Meter
+from broker.streams.observer import Observer
+from broker.streams.stream import Stream
+from broker.streams.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """Every lease, by the number of its delivery."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._leases: Leases[Entry] = Leases(LEASES_MAX, clock.monotonic_ms())
+        self._leased = 0
+        """How many leases were ever given: the key of the latest one."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._starved: dict[Stream, None] = {}
+        """Streams that have an event and a subscriber for it, but found every lease given out."""
+        self.observer: Observer | None = None
+        """Who is told of each thing that happens to an event, if somebody is."""
+        self.catch_up = CatchUp(self.pump)
+        """Reads what lies behind the windows."""
+
+    def take_back(self, subscription: Subscription, entry: Entry) -> None:
+        """End the lease of what a subscriber holds."""
+        subscription.forget(entry)
+        self._leases.release(entry.lease, entry.attempt)
+        entry.holder = None
+        entry.stream.in_flight -= 1
+
+    def pump(self, stream: Stream) -> None:
+        """Deliver while something waits and somebody has credit."""
+        now_ms = self._clock.monotonic_ms()
+        before = stream.total_delivered
+        while stream.deliverable and len(self._leases) < LEASES_MAX:
+            entry = stream.take()
+            if entry is None:
+                break
+            subscription = _next_in_line(stream)
+            if subscription is None:
+                stream.ring.restore(entry)
+                break
+            self._deliver(subscription, entry, now_ms + stream.rules.lease_ms)
+        if stream.deliverable:
+            self._starved[stream] = None
+        delivered = stream.total_delivered - before
+        if delivered:
+            stream.meter = stream.meter or Meter()
+            stream.meter.rate_out.mark(delivered, now_ms)
+        self.catch_up.look_at(stream)
+
+    def _deliver(self, subscription: Subscription, entry: Entry, deadline_ms: int) -> None:
+        stream = entry.stream
+        entry.attempt += 1
+        if entry.first_attempt_at is None:
+            entry.first_attempt_at = self._clock.wall_us()
+        if entry.attempt == 1:
+            stream.meter = stream.meter or Meter()
+            stream.meter.latency.record(entry.first_attempt_at - entry.received_at)
+        else:
+            stream.total_redelivered += 1
+        stream.in_flight += 1
+        stream.total_delivered += 1
+        entry.holder = subscription
+        entry.unsent = False
+        self.lease(entry, deadline_ms)
+        subscription.deliver(entry)
+        if self.observer is not None:
+            self.observer.delivered(entry)
+
+    def feed_starved(self) -> None:
+        """Some leases may be free again: give them to those who wait, in the order in which they came."""
+        while self._starved and len(self._leases) < LEASES_MAX:
+            stream = next(iter(self._starved))
+            del self._starved[stream]
+            self.pump(stream)
+
+    def lease(self, entry: Entry, deadline_ms: int) -> None:
+        """Let an event come back at a time: a delivery that is not answered, or one that is delayed."""
+        self._leased += 1
+        entry.lease = self._leased
+        self._leases.grant(entry.lease, entry.attempt, deadline_ms, entry)
+        self._set_timer(deadline_ms)
+
+    def extend(self, entry: Entry, deadline_ms: int) -> None:
+        """Let a lease run out later, or earlier."""
+        self._leases.extend(entry.lease, entry.attempt, deadline_ms)
+        self._set_timer(deadline_ms)
+
+    def again(self, entry: Entry, why: str) -> None:
+        """Back to the tail for another attempt, or to the dead letters if that was the last one."""
+        stream = entry.stream
+        if entry.failures < stream.rules.deliveries_max:
+            self.note_attempt(entry)
+            stream.ring.requeue(entry)
+            return
+        stream.total_dead += 1
+        stream.settle(entry)
+        reason = f"{why}; {entry.failures} deliveries, none acknowledged"
+        if entry.in_ledger:
+            stream.ledger.dead_letter(entry.seq, entry.failures, entry.first_attempt_at, reason)
+        else:
+            log.warning("event %s of stream %s, which is in memory only, is dropped: %s", entry.id, stream.name, reason)
+
+    def note_attempt(self, entry: Entry) -> None:
+        """Let the ledger know of a delivery in vain, unless it never left the broker."""
+        if entry.in_ledger and entry.failures:
+            entry.stream.ledger.attempted(entry.seq, entry.failures, entry.first_attempt_at)
+
+    def _set_timer(self, deadline_ms: int) -> None:
+        if self._timer is not None:
+            if self._timer_at_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer_at_ms = deadline_ms
+        delay_ms = max(0, deadline_ms - self._clock.monotonic_ms())
+        self._timer = self._loop.call_later(delay_ms / 1000, self.expire)
+
+    def expire(self) -> None:
+        """Take back every delivery whose lease has run out, and every event whose delay is over."""
+        self._timer = None
+        touched: dict[Stream, None] = {}
+        for _lease, _attempt, entry in self._leases.expire(self._clock.monotonic_ms()):
+            stream = entry.stream
+            touched[stream] = None
+            if entry.holder is None:  # a delayed nack
+                stream.ring.requeue(entry)
+                continue
+            entry.holder.forget(entry)
+            entry.holder = None
+            stream.in_flight -= 1
+            entry.uncounted += entry.unsent
+            if self.observer is not None:
+                self.observer.timed_out(entry)
+            self.again(entry, "its lease ran out")
+        for stream in touched:
+            self.pump(stream)
+        self.feed_starved()
+        following_ms = self._leases.next_deadline_ms()
+        if following_ms >= 0:
+            self._set_timer(following_ms)
+
+    async def close(self) -> None:
+        """Stop the timer and the reading of pages."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.catch_up.close()
+
+
+def _next_in_line(stream: Stream) -> Subscription | None:
+    """The subscriber whose turn it is and who has credit."""
+    while (subscription := stream.credits.pick()) is not None:
+        if subscription.pay(stream):
+            return subscription
+    return None
