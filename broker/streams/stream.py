@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from _fast import Credits, Ring
-from broker.limits import CREDIT_MAX
+from broker.limits import CREDIT_MAX, WINDOW_BYTES_MAX
 from broker.streams.entry import Entry
 from broker.streams.meter import Meter
 from broker.streams.partitions import Partitions
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from broker.streams.subscription import Subscription
 
 WINDOW_MAX = 10_000
-"""How many events of one durable stream are kept in memory; the rest waits in the ledger."""
+"""How many events of one durable stream are kept in memory; the rest waits in the ledger. See WINDOW_BYTES_MAX too."""
 
 
 class Stream:
     """The state of one stream. Leases are the registry's."""
 
     __slots__ = (
-        "arrived_seq", "behind", "credits", "groups", "in_flight", "last_received_at", "ledger", "loaded_seq", "meter",
-        "name", "paging", "partitions", "pending", "replays", "ring", "rules", "total_acked", "total_dead",
+        "arrived_seq", "behind", "bytes", "credits", "groups", "in_flight", "last_received_at", "ledger", "loaded_seq",
+        "meter", "name", "paging", "partitions", "pending", "replays", "ring", "rules", "total_acked", "total_dead",
         "total_delivered", "total_in", "total_nacked", "total_redelivered",
     )  # fmt: skip
 
@@ -53,6 +53,8 @@ class Stream:
         """Made when the first event with a partition key comes."""
         self.meter: Meter | None = None
         """Made when the first event comes."""
+        self.bytes = 0
+        """Of the envelopes in the window, those in flight included."""
         self.in_flight = 0
         self.pending = 0
         """Events that are neither processed nor dead: waiting (in the ring or in the ledger), delayed or in flight."""
@@ -110,7 +112,17 @@ class Stream:
             self.behind = True
 
     def _take_in(self, entry: Entry) -> bool:
-        return self.ring.push(entry)
+        """Take an event into the window; False when it has no place for it, or no bytes.
+
+        A stream in memory has nowhere else to leave its events, and is bounded by their number alone.
+        """
+        size = len(entry.envelope)
+        if self.bytes + size > WINDOW_BYTES_MAX and not self.rules.in_memory:
+            return False
+        if not self.ring.push(entry):
+            return False
+        self.bytes += size
+        return True
 
     def copies(self) -> "Sequence[Stream]":
         """What an event of this stream is delivered from: the stream itself, and its copy for each group."""
@@ -130,6 +142,7 @@ class Stream:
     def settle(self, entry: Entry) -> None:
         """An event has come to its end: give up its place, and let the next one of its key out."""
         self.ring.release()
+        self.bytes -= len(entry.envelope)
         self.pending -= 1
         if entry.partition is not None:
             assert self.partitions is not None
@@ -141,6 +154,11 @@ class Stream:
     def room(self) -> int:
         """How many events the window can take."""
         return self.ring.capacity - len(self.ring) - self.ring.held
+
+    @property
+    def is_half_free(self) -> bool:
+        """Whether it is worth while to read a page: half of the window is free, in places and in bytes."""
+        return self.room * 2 >= self.ring.capacity and self.bytes * 2 <= WINDOW_BYTES_MAX
 
     @property
     def deliverable(self) -> bool:

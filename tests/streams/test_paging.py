@@ -61,6 +61,27 @@ async def test_a_long_stream_is_paged_in_order_without_gap_or_repeat(
     assert (ledger.pages_read > 0) == (total > WINDOW)
 
 
+ENVELOPE_BYTES = len(b'{"id":"e-001"}')
+
+
+@pytest.mark.parametrize(
+    ("window_bytes", "kept"), [(2 * ENVELOPE_BYTES - 1, 1), (2 * ENVELOPE_BYTES, 2), (2 * ENVELOPE_BYTES + 1, 2)]
+)
+async def test_a_window_is_full_when_it_has_no_bytes_left(
+    make: MakeRegistry, ledger: FakeLedger, monkeypatch: pytest.MonkeyPatch, window_bytes: int, kept: int
+) -> None:
+    monkeypatch.setattr("broker.streams.stream.WINDOW_BYTES_MAX", window_bytes)
+    registry, inbox = make(), Inbox()
+    registry.committed(ledger.write_all(STREAM, *names(1, 20)))
+    stream = registry.find(STREAM)
+    assert (len(stream.ring), stream.bytes, stream.behind) == (kept, kept * ENVELOPE_BYTES, True)
+    subscription = registry.subscribe(STREAM, inbox)
+    registry.grant(subscription, 1)
+    await consume(registry, inbox, subscription, 20)
+    assert inbox.ids == names(1, 20)
+    assert (stream.bytes, stream.behind) == (0, False)
+
+
 async def test_a_window_that_fits_needs_no_page(make: MakeRegistry, ledger: FakeLedger) -> None:
     registry = make()
     registry.committed(ledger.write_all(STREAM, *names(1, WINDOW)))
