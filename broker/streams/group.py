@@ -39,7 +39,7 @@ class Group(Stream):
         return next(iter(self._unsettled), self.loaded_seq + 1) - 1
 
     def _count(self, entry: Entry) -> None:
-        self.total_in += 1
+        self.counters.count_came()
         self.last_received_at = entry.received_at
 
     def _take_in(self, entry: Entry) -> bool:

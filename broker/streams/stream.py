@@ -15,7 +15,7 @@ it in. The stream does not know who is listening: a subscriber is anything with 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from _fast import Credits, Ring
+from _fast import Counters, Credits, Ring
 from broker.limits import CREDIT_MAX, WINDOW_BYTES_MAX
 from broker.streams.entry import Entry
 from broker.streams.meter import Meter
@@ -35,9 +35,8 @@ class Stream:
     """The state of one stream. Leases are the registry's."""
 
     __slots__ = (
-        "arrived_seq", "behind", "bytes", "credits", "groups", "in_flight", "last_received_at", "ledger", "loaded_seq",
-        "meter", "name", "paging", "partitions", "pending", "replays", "ring", "rules", "total_acked", "total_dead",
-        "total_delivered", "total_in", "total_nacked", "total_redelivered",
+        "arrived_seq", "behind", "bytes", "counters", "credits", "groups", "in_flight", "last_received_at", "ledger",
+        "loaded_seq", "meter", "name", "paging", "partitions", "pending", "replays", "ring", "rules",
     )  # fmt: skip
 
     def __init__(self, name: str, rules: StreamRules, ledger: "Ledger") -> None:
@@ -70,8 +69,8 @@ class Stream:
         """The newest event of this stream that was committed."""
         self.last_received_at = 0
         """When the newest event was received, in microseconds since 1970."""
-        self.total_in = self.total_delivered = self.total_acked = 0
-        self.total_nacked = self.total_redelivered = self.total_dead = 0
+        self.counters = Counters()
+        """What happened here since the start of the broker."""
 
     def arrive(self, entry: Entry) -> None:
         """Take a newly committed event into the window, or leave it to the catch-up.
@@ -92,7 +91,7 @@ class Stream:
 
     def _count(self, entry: Entry) -> None:
         self.pending += 1
-        self.total_in += 1
+        self.counters.count_came()
         self.last_received_at = entry.received_at
 
     def load_page(self, entries: list[Entry], last_seq: int) -> None:

@@ -127,7 +127,7 @@ async def test_what_is_on_disk_but_not_announced_is_not_delivered_twice(make: Ma
     registry.committed(ledger.write_all(STREAM, "e-008"))
     assert inbox.ids == names(1, 8)
     stream = registry.find(STREAM)
-    assert (stream.pending, stream.in_flight, stream.total_in) == (1, 1, 8)
+    assert (stream.pending, stream.in_flight, stream.counters.came) == (1, 1, 8)
 
 
 async def test_what_is_acked_before_it_is_announced_is_counted_right(make: MakeRegistry, ledger: FakeLedger) -> None:
@@ -143,7 +143,7 @@ async def test_what_is_acked_before_it_is_announced_is_counted_right(make: MakeR
     registry.ack(subscription, "e-006")
     registry.committed(late)
     stream = registry.find(STREAM)
-    assert (stream.pending, stream.in_flight, stream.behind, stream.total_acked) == (0, 0, False, 6)
+    assert (stream.pending, stream.in_flight, stream.behind, stream.counters.acked) == (0, 0, False, 6)
 
 
 async def test_what_is_announced_while_a_page_is_on_its_way_comes_after_it(
