@@ -4,6 +4,7 @@
     ring      the events of one stream that wait for a subscriber, in order
     credits   whose turn is it, among the subscribers that have room?
     leases    which deliveries are out, and which of them have run out of time?
+    counters  how many came, went out, were answered and died?
     histogram how long did it take, in the middle and at the worst?
     commit    a whole batch of events into SQLite with one release of the GIL
 
@@ -14,6 +15,7 @@ Import from this package, never from its modules: import-linter cannot see into 
 from _fast import commit as _commit
 from _fast.build_flavour import DEBUG_BUILD
 from _fast.commit import CommitError, Committer, Written
+from _fast.counters import Counters
 from _fast.credits import Credits
 from _fast.dedupe import Dedupe
 from _fast.histogram import Histogram
@@ -25,6 +27,7 @@ __all__ = [
     "DEBUG_BUILD",
     "CommitError",
     "Committer",
+    "Counters",
     "Credits",
     "Dedupe",
     "Histogram",

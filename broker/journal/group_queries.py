@@ -1,10 +1,10 @@
 """What the ledger and the groups' own tables say about consumer groups: queries for read-only connections."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apsw
 
-from broker.journal.reader import Page, checked
+from broker.journal.reader import Page, checked, taken
 from broker.limits import BROWSE_ROWS_MAX
 
 
@@ -85,19 +85,24 @@ def page(connection: apsw.Connection, group_id: int, stream: str, after_seq: int
     """
     last_seq: int = connection.execute("SELECT coalesce(max(seq), 0) FROM ledger").get
     end = max(after_seq, min(after_seq + BROWSE_ROWS_MAX, last_seq))
-    rows: list[Any] = connection.execute(_PAGE, (after_seq, end, stream, group_id, limit)).fetchall()
+    found = connection.execute(_PAGE, (after_seq, end, stream, group_id, limit))
+    rows = taken(found)
+    is_cut = len(rows) == limit or next(found, None) is not None
     events, corrupt = checked(iter(rows))
-    return Page(events, corrupt, rows[-1][0] if len(rows) == limit else end)
+    return Page(events, corrupt, rows[-1][0] if is_cut else end)
 
 
 def waiting_again(connection: apsw.Connection, group_id: int, loaded: str, limit: int) -> Page:
     """Events with a row of their own that are to be delivered again, but for those of a JSON array of sequences.
 
-    They are dead letters that were replayed, and events that were delivered in vain before a restart.
+    They are dead letters that were replayed, and events that were delivered in vain before a restart. The last
+    sequence is 0 when these were all.
     """
-    rows: list[Any] = connection.execute(_WAITING_AGAIN, (group_id, loaded, limit)).fetchall()
+    found = connection.execute(_WAITING_AGAIN, (group_id, loaded, limit))
+    rows = taken(found)
+    is_cut = len(rows) == limit or next(found, None) is not None
     events, corrupt = checked(iter(rows))
-    return Page(events, corrupt, 0)
+    return Page(events, corrupt, rows[-1][0] if is_cut else 0)
 
 
 def dead_and_waiting(connection: apsw.Connection, group_id: int, stream: str, after_seq: int | None) -> DeadAndWaiting:

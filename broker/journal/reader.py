@@ -7,7 +7,7 @@ as `Corrupt` and never delivered.
 import asyncio
 import hashlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from broker.journal.connection import open_reader
+from broker.limits import PAGE_BYTES_MAX
 
 T = TypeVar("T")
 
@@ -90,9 +91,21 @@ def checked(rows: Iterator[tuple[Any, ...]]) -> tuple[list[StoredEvent], list[in
     return events, corrupt
 
 
+def taken(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The rows of one page, whose third value is an envelope: all of them, or as many as a page has bytes for."""
+    page: list[tuple[Any, ...]] = []
+    size = 0
+    for row in rows:
+        page.append(row)
+        size += len(row[2] or b"")
+        if size >= PAGE_BYTES_MAX:
+            break
+    return page
+
+
 def pending_page(connection: apsw.Connection, stream: str, after_seq: int, limit: int) -> Page:
-    """The next `limit` pending events of a stream behind `after_seq`, in order."""
-    rows: list[tuple[Any, ...]] = connection.execute(_PENDING_PAGE, (stream, after_seq, limit)).fetchall()
+    """The next pending events of a stream, in order: at most `limit`, and no more than a page has bytes for."""
+    rows = taken(connection.execute(_PENDING_PAGE, (stream, after_seq, limit)))
     events, corrupt = checked(iter(rows))
     return Page(events, corrupt, rows[-1][0] if rows else after_seq)
 

@@ -62,12 +62,12 @@ class Figures(NamedTuple):
         """Those of one stream."""
         latency = None if stream.meter is None else stream.meter.latency
         return cls(
-            stream.total_in,
-            stream.total_delivered,
-            stream.total_acked,
-            stream.total_nacked,
-            stream.total_redelivered,
-            stream.total_dead,
+            stream.counters.came,
+            stream.counters.delivered,
+            stream.counters.acked,
+            stream.counters.nacked,
+            stream.counters.redelivered,
+            stream.counters.dead,
             stream.pending - stream.in_flight,
             stream.in_flight,
             len(stream.credits),

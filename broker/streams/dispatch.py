@@ -48,7 +48,7 @@ class Dispatcher:
     def pump(self, stream: Stream) -> None:
         """Deliver while something waits and somebody has credit."""
         now_ms = self._clock.monotonic_ms()
-        before = stream.total_delivered
+        before = stream.counters.delivered
         while stream.deliverable and len(self._leases) < LEASES_MAX:
             entry = stream.take()
             if entry is None:
@@ -60,7 +60,7 @@ class Dispatcher:
             self._deliver(subscription, entry, now_ms + stream.rules.lease_ms)
         if stream.deliverable:
             self._starved[stream] = None
-        delivered = stream.total_delivered - before
+        delivered = stream.counters.delivered - before
         if delivered:
             stream.meter = stream.meter or Meter()
             stream.meter.rate_out.mark(delivered, now_ms)
@@ -74,10 +74,8 @@ class Dispatcher:
         if entry.attempt == 1:
             stream.meter = stream.meter or Meter()
             stream.meter.latency.record(entry.first_attempt_at - entry.received_at)
-        else:
-            stream.total_redelivered += 1
+        stream.counters.count_delivered(entry.attempt > 1)
         stream.in_flight += 1
-        stream.total_delivered += 1
         entry.holder = subscription
         entry.unsent = False
         self.lease(entry, deadline_ms)
@@ -111,7 +109,7 @@ class Dispatcher:
             self.note_attempt(entry)
             stream.ring.requeue(entry)
             return
-        stream.total_dead += 1
+        stream.counters.count_dead()
         stream.settle(entry)
         reason = f"{why}; {entry.failures} deliveries, none acknowledged"
         if entry.in_ledger:

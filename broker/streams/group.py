@@ -39,11 +39,11 @@ class Group(Stream):
         return next(iter(self._unsettled), self.loaded_seq + 1) - 1
 
     def _count(self, entry: Entry) -> None:
-        self.total_in += 1
+        self.counters.count_came()
         self.last_received_at = entry.received_at
 
     def _take_in(self, entry: Entry) -> bool:
-        if not self.ring.push(entry):
+        if not super()._take_in(entry):
             return False
         self._unsettled[entry.seq] = None
         self.pending += 1
@@ -53,7 +53,7 @@ class Group(Stream):
         """Take events that are to be delivered again. What does not fit any more is asked for again."""
         self.replays = self.replays or may_be_more
         for entry in entries:
-            if not self.ring.push(entry):
+            if not super()._take_in(entry):
                 self.replays = True
                 return
             self._replaying.add(entry.seq)

@@ -66,12 +66,12 @@ def figures(stream: "Stream", now_ms: int) -> dict[str, Any]:
         "subscribers": len(stream.credits),
         "durability": "memory" if stream.rules.in_memory else "journal",
         "totals": {
-            "in": stream.total_in,
-            "out": stream.total_delivered,
-            "ack": stream.total_acked,
-            "nack": stream.total_nacked,
-            "redelivered": stream.total_redelivered,
-            "dead": stream.total_dead,
+            "in": stream.counters.came,
+            "out": stream.counters.delivered,
+            "ack": stream.counters.acked,
+            "nack": stream.counters.nacked,
+            "redelivered": stream.counters.redelivered,
+            "dead": stream.counters.dead,
         },
     }
     return shown | {"metrics": _documented(shown)}

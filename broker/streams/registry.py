@@ -122,7 +122,7 @@ class Registry:
         """So many events of a stream were found damaged in the ledger: they are dead, and wait no longer."""
         stream = self._streams[name]
         stream.pending -= count
-        stream.total_dead += count
+        stream.counters.count_dead(count)
 
     def offer(self, seq: int, event: InboundEvent) -> bool:
         """Take an event that is only in memory; False when its stream is full, or a group's copy of it.
@@ -246,7 +246,7 @@ class Registry:
         entry = subscription.held(key, attempt)
         self._dispatcher.take_back(subscription, entry)
         stream = entry.stream
-        stream.total_acked += 1
+        stream.counters.count_acked()
         if self.observer is not None:
             self.observer.acked(entry)
         stream.settle(entry)
@@ -263,7 +263,7 @@ class Registry:
             raise InvalidRequest(f"delayMs must be from 0 to {NACK_DELAY_MS_MAX}, not {delay_ms}")
         entry = subscription.held(key, attempt)
         self._dispatcher.take_back(subscription, entry)
-        entry.stream.total_nacked += 1
+        entry.stream.counters.count_nacked()
         if self.observer is not None:
             self.observer.nacked(entry)
         if delay_ms and entry.failures < entry.stream.rules.deliveries_max:

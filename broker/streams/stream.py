@@ -15,8 +15,8 @@ it in. The stream does not know who is listening: a subscriber is anything with 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from _fast import Credits, Ring
-from broker.limits import CREDIT_MAX
+from _fast import Counters, Credits, Ring
+from broker.limits import CREDIT_MAX, WINDOW_BYTES_MAX
 from broker.streams.entry import Entry
 from broker.streams.meter import Meter
 from broker.streams.partitions import Partitions
@@ -28,16 +28,15 @@ if TYPE_CHECKING:
     from broker.streams.subscription import Subscription
 
 WINDOW_MAX = 10_000
-"""How many events of one durable stream are kept in memory; the rest waits in the ledger."""
+"""How many events of one durable stream are kept in memory; the rest waits in the ledger. See WINDOW_BYTES_MAX too."""
 
 
 class Stream:
     """The state of one stream. Leases are the registry's."""
 
     __slots__ = (
-        "arrived_seq", "behind", "credits", "groups", "in_flight", "last_received_at", "ledger", "loaded_seq", "meter",
-        "name", "paging", "partitions", "pending", "replays", "ring", "rules", "total_acked", "total_dead",
-        "total_delivered", "total_in", "total_nacked", "total_redelivered",
+        "arrived_seq", "behind", "bytes", "counters", "credits", "groups", "in_flight", "last_received_at", "ledger",
+        "loaded_seq", "meter", "name", "paging", "partitions", "pending", "replays", "ring", "rules",
     )  # fmt: skip
 
     def __init__(self, name: str, rules: StreamRules, ledger: "Ledger") -> None:
@@ -53,6 +52,8 @@ class Stream:
         """Made when the first event with a partition key comes."""
         self.meter: Meter | None = None
         """Made when the first event comes."""
+        self.bytes = 0
+        """Of the envelopes in the window, those in flight included."""
         self.in_flight = 0
         self.pending = 0
         """Events that are neither processed nor dead: waiting (in the ring or in the ledger), delayed or in flight."""
@@ -68,8 +69,8 @@ class Stream:
         """The newest event of this stream that was committed."""
         self.last_received_at = 0
         """When the newest event was received, in microseconds since 1970."""
-        self.total_in = self.total_delivered = self.total_acked = 0
-        self.total_nacked = self.total_redelivered = self.total_dead = 0
+        self.counters = Counters()
+        """What happened here since the start of the broker."""
 
     def arrive(self, entry: Entry) -> None:
         """Take a newly committed event into the window, or leave it to the catch-up.
@@ -90,7 +91,7 @@ class Stream:
 
     def _count(self, entry: Entry) -> None:
         self.pending += 1
-        self.total_in += 1
+        self.counters.count_came()
         self.last_received_at = entry.received_at
 
     def load_page(self, entries: list[Entry], last_seq: int) -> None:
@@ -110,7 +111,17 @@ class Stream:
             self.behind = True
 
     def _take_in(self, entry: Entry) -> bool:
-        return self.ring.push(entry)
+        """Take an event into the window; False when it has no place for it, or no bytes.
+
+        A stream in memory has nowhere else to leave its events, and is bounded by their number alone.
+        """
+        size = len(entry.envelope)
+        if self.bytes + size > WINDOW_BYTES_MAX and not self.rules.in_memory:
+            return False
+        if not self.ring.push(entry):
+            return False
+        self.bytes += size
+        return True
 
     def copies(self) -> "Sequence[Stream]":
         """What an event of this stream is delivered from: the stream itself, and its copy for each group."""
@@ -130,6 +141,7 @@ class Stream:
     def settle(self, entry: Entry) -> None:
         """An event has come to its end: give up its place, and let the next one of its key out."""
         self.ring.release()
+        self.bytes -= len(entry.envelope)
         self.pending -= 1
         if entry.partition is not None:
             assert self.partitions is not None
@@ -141,6 +153,11 @@ class Stream:
     def room(self) -> int:
         """How many events the window can take."""
         return self.ring.capacity - len(self.ring) - self.ring.held
+
+    @property
+    def is_half_free(self) -> bool:
+        """Whether it is worth while to read a page: half of the window is free, in places and in bytes."""
+        return self.room * 2 >= self.ring.capacity and self.bytes * 2 <= WINDOW_BYTES_MAX
 
     @property
     def deliverable(self) -> bool:

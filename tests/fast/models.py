@@ -11,9 +11,10 @@ import heapq
 from collections import OrderedDict, deque
 from typing import Generic, TypeVar
 
+from tests.fast.counters_model import Counters
 from tests.fast.histogram_model import Histogram
 
-__all__ = ["Credits", "Dedupe", "Histogram", "Leases", "Ring"]
+__all__ = ["Counters", "Credits", "Dedupe", "Histogram", "Leases", "Ring"]
 
 T = TypeVar("T")
 

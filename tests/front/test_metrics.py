@@ -33,7 +33,10 @@ async def session(client: Client) -> None:
 
 @pytest.fixture
 async def busy(start_app: StartApp, connect: Connect) -> tuple[App, Client]:
-    config = {"streams": {"perStreamCaps": {MEMORY: {"durability": "memory"}}, "maxDeliveries": 2}}
+    config = {
+        "streams": {"perStreamCaps": {MEMORY: {"durability": "memory"}}, "maxDeliveries": 2},
+        "triggers": [{"id": "idle", "when": {"to": "never"}, "do": [{"action": "notify", "to": "out"}]}],
+    }
     app = await start_app(config)
     client = await connect(app.server.address)
     return app, client

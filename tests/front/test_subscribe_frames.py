@@ -80,7 +80,7 @@ async def test_none_or_several_commands_or_options_of_another_are_refused(app: A
             await subscriber.send(**frame)
             assert await assert_refused(subscriber) == FORMS, frame
         stream = app.registry.find(STREAM)
-        assert (stream.in_flight, stream.pending, stream.total_acked, stream.total_nacked) == (1, 1, 0, 0)
+        assert (stream.in_flight, stream.pending, stream.counters.acked, stream.counters.nacked) == (1, 1, 0, 0)
 
 
 async def test_binary_frames_are_refused(client: Client) -> None:

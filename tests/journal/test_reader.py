@@ -8,6 +8,7 @@ import apsw
 import pytest
 
 from broker.journal import reader
+from broker.journal.group_queries import Registration
 from broker.journal.journal import Journal
 from tests.journal.conftest import OpenJournal, event, rows, until
 
@@ -22,6 +23,23 @@ async def test_pages_of_a_stream_come_in_order_without_gap_or_repeat(journal: Jo
             break
         found += [stored.seq for stored in events]
     assert found == list(range(2, 21, 2))
+
+
+PAGE_OF_TWO = 2 * len(b'{"id":"e0"}')
+
+
+@pytest.mark.parametrize(("page_bytes", "count"), [(PAGE_OF_TWO - 1, 2), (PAGE_OF_TWO, 2), (PAGE_OF_TWO + 1, 3)])
+async def test_a_page_ends_with_the_event_that_fills_its_bytes(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, page_bytes: int, count: int
+) -> None:
+    await journal.append([event(f"e{n}") for n in range(5)])
+    (group,) = await journal.groups.register(Registration("s", "g", 0), ["s"])
+    monkeypatch.setattr("broker.journal.reader.PAGE_BYTES_MAX", page_bytes)
+    for ledger in (journal, group):
+        events, last_seq = await ledger.pending_page("s", 0, 10)
+        assert ([stored.seq for stored in events], last_seq) == (list(range(1, count + 1)), count)
+        events, last_seq = await ledger.pending_page("s", 4, 10)
+        assert ([stored.seq for stored in events], last_seq) == ([5], 5)
 
 
 async def test_a_page_leaves_out_what_is_finished_or_dead(journal: Journal) -> None:

@@ -50,7 +50,7 @@ async def test_deliveries_that_were_never_sent_do_not_count_as_attempts(registry
     inbox = Inbox()
     registry.grant(registry.subscribe("s", inbox), 3)
     assert inbox.deliveries == [("a", 2), ("b", 1), ("c", 1)]
-    assert registry.find("s").total_redelivered == 1
+    assert registry.find("s").counters.redelivered == 1
 
 
 async def test_an_event_that_is_never_sent_is_never_given_up(registry: Registry, ledger: FakeLedger) -> None:

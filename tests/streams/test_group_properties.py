@@ -23,7 +23,7 @@ from broker.journal.journal import Journal
 from broker.streams.registry import Registry
 from broker.streams.subscription import Subscription
 from tests.journal.conftest import event, until
-from tests.support.streams import Inbox, pages_are_read
+from tests.support.streams import Inbox, Unfired, pages_are_read
 
 STREAMS = ("s/one", "s/two")
 GROUPS = ("a", "b")
@@ -58,6 +58,7 @@ class Machine(RuleBasedStateMachine):
         self.journal = await Journal.open(Path(self.directory.name), JournalConfig(), self.clock)
         config = Streams(default_lease_ms=1000, max_depth=4, max_deliveries=1000)
         self.registry = Registry(config, self.clock, self.journal, self.journal.groups)
+        self.registry._dispatcher._loop = Unfired()
         self.journal.on_events = self.registry.committed
         for name, pending, last_seq in await self.journal.readers.run(reader.pending_streams):
             self.registry.recover(name, pending, last_seq)

@@ -166,7 +166,7 @@ async def test_an_event_in_memory_that_is_given_up_is_counted_and_said(
         registry.nack(subscription, "a")
     assert "event a of stream memory/s, which is in memory only, is dropped: refused by its consumer" in caplog.text
     stream = registry.find("memory/s")
-    assert (stream.total_dead, stream.pending, stream.ring.held) == (1, 0, 0)
+    assert (stream.counters.dead, stream.pending, stream.ring.held) == (1, 0, 0)
 
 
 async def test_what_the_ledger_still_has_of_a_stream_that_is_in_memory_now_is_delivered_too(

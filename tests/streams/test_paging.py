@@ -61,6 +61,27 @@ async def test_a_long_stream_is_paged_in_order_without_gap_or_repeat(
     assert (ledger.pages_read > 0) == (total > WINDOW)
 
 
+ENVELOPE_BYTES = len(b'{"id":"e-001"}')
+
+
+@pytest.mark.parametrize(
+    ("window_bytes", "kept"), [(2 * ENVELOPE_BYTES - 1, 1), (2 * ENVELOPE_BYTES, 2), (2 * ENVELOPE_BYTES + 1, 2)]
+)
+async def test_a_window_is_full_when_it_has_no_bytes_left(
+    make: MakeRegistry, ledger: FakeLedger, monkeypatch: pytest.MonkeyPatch, window_bytes: int, kept: int
+) -> None:
+    monkeypatch.setattr("broker.streams.stream.WINDOW_BYTES_MAX", window_bytes)
+    registry, inbox = make(), Inbox()
+    registry.committed(ledger.write_all(STREAM, *names(1, 20)))
+    stream = registry.find(STREAM)
+    assert (len(stream.ring), stream.bytes, stream.behind) == (kept, kept * ENVELOPE_BYTES, True)
+    subscription = registry.subscribe(STREAM, inbox)
+    registry.grant(subscription, 1)
+    await consume(registry, inbox, subscription, 20)
+    assert inbox.ids == names(1, 20)
+    assert (stream.bytes, stream.behind) == (0, False)
+
+
 async def test_a_window_that_fits_needs_no_page(make: MakeRegistry, ledger: FakeLedger) -> None:
     registry = make()
     registry.committed(ledger.write_all(STREAM, *names(1, WINDOW)))
@@ -106,7 +127,7 @@ async def test_what_is_on_disk_but_not_announced_is_not_delivered_twice(make: Ma
     registry.committed(ledger.write_all(STREAM, "e-008"))
     assert inbox.ids == names(1, 8)
     stream = registry.find(STREAM)
-    assert (stream.pending, stream.in_flight, stream.total_in) == (1, 1, 8)
+    assert (stream.pending, stream.in_flight, stream.counters.came) == (1, 1, 8)
 
 
 async def test_what_is_acked_before_it_is_announced_is_counted_right(make: MakeRegistry, ledger: FakeLedger) -> None:
@@ -122,7 +143,7 @@ async def test_what_is_acked_before_it_is_announced_is_counted_right(make: MakeR
     registry.ack(subscription, "e-006")
     registry.committed(late)
     stream = registry.find(STREAM)
-    assert (stream.pending, stream.in_flight, stream.behind, stream.total_acked) == (0, 0, False, 6)
+    assert (stream.pending, stream.in_flight, stream.behind, stream.counters.acked) == (0, 0, False, 6)
 
 
 async def test_what_is_announced_while_a_page_is_on_its_way_comes_after_it(

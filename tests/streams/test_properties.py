@@ -71,7 +71,9 @@ class Machine(RuleBasedStateMachine):
         self.window = window
 
         async def make() -> Registry:
-            return Registry(config, self.clock, self.ledger)
+            registry = Registry(config, self.clock, self.ledger)
+            registry._dispatcher._loop = support.Unfired()
+            return registry
 
         self.make = make
         self.registry = self.loop.run_until_complete(make())

@@ -67,8 +67,8 @@ async def test_the_counters_tell_what_happened(registry: Registry, ledger: FakeL
     clock.advance(1000)
     registry.expire()
     stream = registry.find("s")
-    assert (stream.total_in, stream.total_delivered, stream.total_redelivered) == (3, 6, 3)
-    assert (stream.total_acked, stream.total_nacked, stream.total_dead) == (1, 1, 0)
+    assert (stream.counters.came, stream.counters.delivered, stream.counters.redelivered) == (3, 6, 3)
+    assert (stream.counters.acked, stream.counters.nacked, stream.counters.dead) == (1, 1, 0)
     assert (stream.pending, stream.in_flight) == (2, 2)
 
 

@@ -129,3 +129,13 @@ async def pages_are_read(registry: Registry) -> None:
             return
         await asyncio.gather(*registry._dispatcher.catch_up.tasks)
     raise AssertionError("pages are read for ever")
+
+
+class Unfired:
+    """Timers that never fire: the machine lets leases run out itself, whatever real time has passed."""
+
+    def call_later(self, _seconds: float, _callback: object) -> "Unfired":
+        return self
+
+    def cancel(self) -> None:
+        """It would not have fired anyway."""
