@@ -24,7 +24,7 @@ REQUESTS_A_LIFE = 2_000
 LOAD_SECONDS_MAX = 0.25
 
 CONSUMER_KILLS = 1_000 if TORTURE else 10
-SYNCS = [1, 2, 3, 4, 5, 6, 7, 8, 10, 14, 21, 35, 60, 100, 160]
+SYNCS = [1, 2, 4, 6, 9, 13, 20, 24, 28, 33, 40, 55, 75, 110, 160]
 """The sync at which to die. The first few are the creation of the database."""
 
 CHECKPOINT_OFTEN = {"COURIER_JOURNAL__WAL_MAX_BYTES": str(1024 * 1024)}

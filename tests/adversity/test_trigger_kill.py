@@ -16,7 +16,7 @@ from tests.adversity.load import Load
 from tests.adversity.oracle import Oracle
 
 KILLS = 200 if TORTURE else 6
-SYNCS = range(5, 60) if TORTURE else (7, 11, 18)
+SYNCS = range(5, 60) if TORTURE else (20, 26, 35)
 REQUESTS_A_LIFE = 2_000
 
 RULES = [

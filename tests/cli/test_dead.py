@@ -100,6 +100,7 @@ def test_somebody_at_a_terminal_is_asked_first(broker: BrokerProcess) -> None:
     assert text.endswith("courier: nothing was done\n")
     with courier_on_terminal(*command) as running:
         running.until("[y/N]: ")
+        running.until_it_waits_for_input()
         running.interrupt()
         assert running.end()[0] == 130
     assert len(ids(broker)) == 5

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.process import PATIENCE_SECONDS, environment
+from tests.support.process import PATIENCE_SECONDS, environment, until
 
 
 class OnTerminal:
@@ -55,6 +55,11 @@ class OnTerminal:
     def interrupt(self) -> None:
         """Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
+
+    def until_it_waits_for_input(self) -> None:
+        """Wait until it reads its stdin. A signal between the prompt and the read is noticed only after the read."""
+        state = Path(f"/proc/{self.process.pid}/syscall")
+        until(lambda: state.read_text().split()[1:2] == ["0x0"] and self.process.poll() is None)
 
     def resize(self, columns: int, lines: int) -> None:
         """Another size of the window."""
