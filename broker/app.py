@@ -5,22 +5,28 @@ rises again, and takes it down in the opposite order.
 """
 
 import asyncio
+import logging
 from pathlib import Path
 
 from broker.admission.auth import Authenticator
 from broker.admission.quota import quota_for
 from broker.clock import Clock, SystemClock
 from broker.config import Auth, Config
+from broker.contracts.pixel_schemas import PixelSchemas, load_schemas
 from broker.core import DurableCore
+from broker.front import pixel
 from broker.front.asyncapi import asyncapi
+from broker.front.cloudevents import CloudEventsEndpoint
 from broker.front.dead_letters import DeadLetterEndpoints
 from broker.front.documents import Documents
 from broker.front.enqueue import Enqueue
 from broker.front.figures import Figures
 from broker.front.groups import GroupEndpoints
 from broker.front.guard import Guard
+from broker.front.ingress import DeviceEvents, Ingress, SkyraIntake
 from broker.front.metrics import MetricsEndpoint
 from broker.front.openapi import openapi
+from broker.front.pixel import PixelEvents
 from broker.front.probes import PROMISES, Probes
 from broker.front.publish import Publish
 from broker.front.queries import Queries
@@ -33,6 +39,7 @@ from broker.front.views import ViewEndpoints
 from broker.front.why import Why
 from broker.journal.dead_letters import DeadLetters
 from broker.ops import exposition
+from broker.ops.contract_metrics import ContractMetrics
 from broker.ops.events_log_metrics import EventLogMetrics
 from broker.ops.front_metrics import Front, FrontMetrics
 from broker.ops.journal_metrics import JournalMetrics
@@ -42,22 +49,30 @@ from broker.ops.stream_metrics import StreamMetrics
 from broker.ops.trigger_metrics import TriggerMetrics
 from broker.ops.view_metrics import ViewMetrics
 
+log = logging.getLogger(__name__)
+
 
 class App:
     """A running broker. Make one with `App.start`, end it with `drain`."""
 
-    def __init__(self, config: Config, core: DurableCore) -> None:
+    def __init__(self, config: Config, core: DurableCore, schemas: PixelSchemas | None) -> None:
         self.config = config
         self.core = core
         self.journal = journal = core.journal
         self.registry = core.registry
         self.gate = core.gate
         self.triggers = core.triggers
-        self._authenticator = Authenticator(config.auth)
-        self.server = Server(config.server, Guard(config.server, self._authenticator))
+        self.effect = core.effect
+        self._authenticator = Authenticator(config.auth, config.pixel.api_key_header)
+        guard = Guard(config.server, self._authenticator)
+        guard.speakers["/plugin/events"] = pixel.refusal
+        self.server = Server(config.server, guard)
         self.failed = core.failed
         """Set when the journal has failed for good and the process must end."""
         self._publish = Publish(self.gate, journal.room)
+        self._skyra = SkyraIntake(self.gate, core.rejections, core.clock)
+        self._ingress = Ingress(self._skyra, journal.room)
+        self.pixel = PixelEvents(self.gate, core.rejections, core.clock, schemas, config.pixel.payload_schemas)
         self._subscribe = Subscribe(self.registry)
         self._tail = Tail(core.tails, journal.readers)
         self._figures = Figures(self.registry, journal.readers, core.clock)
@@ -91,6 +106,7 @@ class App:
             connections_refused=lambda: self.server.connections_refused,
             connections_max=self.config.server.max_connections,
             sockets={
+                "ingress": lambda: self._ingress.open_sockets,
                 "live": lambda: self._view_endpoints.open_sockets,
                 "publish": lambda: self._publish.open_sockets,
                 "subscribe": lambda: self._subscribe.open_sockets,
@@ -100,6 +116,7 @@ class App:
         self.metrics.add(FrontMetrics(front))
         self.metrics.add(ViewMetrics(self.views))
         self.metrics.add(TriggerMetrics(self.triggers.rules))
+        self.metrics.add(ContractMetrics(self.core.rejections, self.journal.effects, self.pixel.payload_violations))
         if self.core.events_log is not None:
             self.metrics.add(EventLogMetrics(self.core.events_log))
         process = ProcessMetrics()
@@ -114,6 +131,11 @@ class App:
         route("GET", "/v1/subscribe", self._subscribe.handle)
         route("GET", "/v1/tail", self._tail.handle)
         route("GET", "/v1/stats", self._figures.handle)
+        route("GET", "/v1/ingress", self._ingress.handle)
+        route("POST", "/v1/events", DeviceEvents(self._skyra).handle)
+        route("POST", "/plugin/events", self.pixel.handle)
+        cloudevents = CloudEventsEndpoint(self.gate, self.core.clock, self.config.cloudevents.stream)
+        route("POST", "/v1/cloudevents", cloudevents.handle)
 
         route("GET", "/v1/streams", self._queries.list_streams)
         route("GET", "/v1/streams/{stream:.+}/stats", self._queries.stats)
@@ -140,7 +162,7 @@ class App:
         route("GET", "/v1/snapshot", self._view_endpoints.snapshot)
         route("GET", "/v1/live", self._view_endpoints.live)
         route("GET", "/metrics", MetricsEndpoint(self.metrics.render, exposition.CONTENT_TYPE).handle)
-        route("GET", "/openapi.json", Documents(openapi()).handle)
+        route("GET", "/openapi.json", Documents(openapi(self.config.pixel.api_key_header)).handle)
         route("GET", "/asyncapi.json", Documents(asyncapi()).handle)
 
     @classmethod
@@ -150,9 +172,10 @@ class App:
         Raise ConfigError when the configuration cannot be used here.
         """
         check_exposure(config.server.host, has_tokens=bool(config.auth.tokens))
+        schemas = await asyncio.to_thread(_pixel_schemas, config)
         core = await DurableCore.open(Path(config.data), config, clock or SystemClock())
         try:
-            app = cls(config, core)
+            app = cls(config, core, schemas)
             await app.server.start()
         except BaseException:
             await core.close()
@@ -167,7 +190,7 @@ class App:
         else:
             self.gate.quota.replace_tokens(auth)
         objection = self._authenticator.objection
-        sockets = (self._publish, self._subscribe, self._tail, self._view_endpoints)
+        sockets = (self._publish, self._ingress, self._subscribe, self._tail, self._view_endpoints)
         return sum(await asyncio.gather(*(each.revoke(objection) for each in sockets)))
 
     def reopen_logs(self) -> None:
@@ -184,9 +207,18 @@ class App:
         """Take nothing new, commit and acknowledge what was received, close the sockets, close the journal."""
         self.gate.draining = True
         await self.server.stop_listening()
-        await self._publish.close()
+        await asyncio.gather(self._publish.close(), self._ingress.close())
         await self._subscribe.close()
         await self._view_endpoints.close()
         await self._tail.close()
         await self.server.close()
         await self.core.close()
+
+
+def _pixel_schemas(config: Config) -> PixelSchemas | None:
+    """The schemas of the Pixel contract; None where the library that checks them is not to be had."""
+    try:
+        return load_schemas(None if config.pixel.schemas is None else Path(config.pixel.schemas))
+    except ImportError:
+        log.warning("jsonschema-rs is not installed: POST /plugin/events is answered with 503 until it is")
+        return None

@@ -18,9 +18,11 @@ from broker.clock import Clock
 from broker.config import Config, Streams
 from broker.contracts.inbound import InboundEvent
 from broker.deliveries.tail import Tails
-from broker.journal import reader
+from broker.journal import pixel_servers, reader
 from broker.journal.journal import Journal
+from broker.journal.rejections import Rejections
 from broker.journal.retention import Retention
+from broker.journal.submission import Job
 from broker.ops.events_log import EventLog
 from broker.streams.ledger import GroupBook, Ledger, Row
 from broker.streams.memory import Durable, Intake
@@ -56,6 +58,8 @@ class NoLedger:
         events: Sequence[InboundEvent],  # noqa: ARG002 - as agreed
         done: Callable[..., None],  # noqa: ARG002
         causes: Sequence[int] = (),  # noqa: ARG002
+        job: Job | None = None,  # noqa: ARG002
+        effects: bool = False,  # noqa: ARG002
     ) -> None:
         """No event is durable here."""
         self._refuse()
@@ -102,6 +106,7 @@ class Core:
         self.intake.on_events = self._offered
         self.gate = Gate(self.intake, clock, self.registry.open)
         self.gate.quota = quota_for(config.auth, streams.per_stream_caps, clock)
+        self.gate.is_in_memory = self.registry.is_in_memory
         self.triggers = Engine(RuleSet(config.triggers), clock, self.gate.let_onto)
         self.triggers.rules.on_change = self._wire_triggers
         self._wire_triggers()
@@ -158,6 +163,12 @@ class DurableCore(Core):
         """Keeps the rules that came over the API."""
         self.retention = Retention(journal, config.journal.retention, clock, lambda: self.views.saved_seq)
         self._sweeping: asyncio.Task[None] | None = None
+        self.rejections = Rejections(clock)
+        """Decides which refusals are kept."""
+        self.effect = journal.effects.register
+        """`@core.effect("pixel_control.lifecycle.*")` registers an effect: see broker/journal/effects.py."""
+        for kind in (pixel_servers.REGISTRATION, pixel_servers.HEARTBEAT):
+            self.effect(kind)(pixel_servers.note_server)
         journal.on_events = self._committed
         journal.on_damaged = self.registry.damaged
         journal.on_fatal = self._fail

@@ -9,16 +9,25 @@ from broker.clock import Clock
 from broker.contracts import courier
 from broker.contracts.inbound import InboundEvent
 from broker.contracts.json_bytes import check_depth, check_utf8
-from broker.errors import CourierError, Draining
+from broker.errors import CourierError, Draining, StorageUnavailable
+from broker.journal.submission import Job
 
 
 class Appender(Protocol):
     """What the gate needs of the journal."""
 
     def submit_events(
-        self, events: Sequence[InboundEvent], done: Callable[..., None], causes: Sequence[int] = ()
+        self,
+        events: Sequence[InboundEvent],
+        done: Callable[..., None],
+        causes: Sequence[int] = (),
+        job: Job | None = None,
+        effects: bool = False,
     ) -> None:
-        """Queue events, the last of which may be effects of earlier ones; raise Saturated when there is no room."""
+        """Queue events, the last of which may be what rules made of earlier ones; raise Saturated without room.
+
+        The job is committed with them, and with `effects` what is registered to be done for the earlier ones.
+        """
 
 
 class Expanded(Protocol):
@@ -42,6 +51,8 @@ class Gate:
         """Whether the broker is shutting down, and takes nothing new."""
         self.quota: Quota | None = None
         """The token buckets; None when no rate is configured."""
+        self.is_in_memory: Callable[[str], bool] = lambda _stream: False
+        """Whether the events of a stream never reach the disk."""
         self.expand: Callable[[Sequence[InboundEvent]], Expanded | None] | None = None
         """Runs the rules over events; None when there are no rules."""
 
@@ -56,6 +67,26 @@ class Gate:
         check_utf8(envelope)
         check_depth(envelope, levels_around=1)  # what may come in one way must be able to come in by the other
         return self._pass(principal, courier.parse_envelope(to, envelope, self._clock.wall_us()))
+
+    def pass_event(
+        self, principal: Principal, event: InboundEvent, *, device: str | None = None, durable: bool = False
+    ) -> None:
+        """Let an event of another contract pass, or raise the CourierError that says why not.
+
+        With `device`, the caller must be one that may speak for it; else, one that may enqueue to the stream.
+        `durable` is for a contract that promises that what it acknowledges is on disk (000, 001).
+        """
+        self._check_open()
+        if device is None:
+            principal.check_stream(event.stream, "enqueue")
+        else:
+            principal.check_device(device)
+        if durable and self.is_in_memory(event.stream):
+            raise StorageUnavailable(
+                f"the stream {event.stream} is kept in memory only, and this contract promises the disk: "
+                "give it durability: journal in streams.perStreamCaps"
+            )
+        self.let_onto(principal.name, event.stream)
 
     def _check_open(self) -> None:
         if self.draining:
@@ -75,21 +106,26 @@ class Gate:
             self._open_stream(stream)
             self.quota.take(source, stream)
 
-    def submit(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
+    def submit(
+        self, events: Sequence[InboundEvent], done: Callable[..., None], job: Job | None = None, effects: bool = False
+    ) -> None:
         """Hand admitted events to the journal, with what rules make of them.
 
-        `done` learns on the loop what became of the admitted ones.
+        `done` learns on the loop what became of the admitted ones. The job is committed with them. With `effects`,
+        so is what is registered to be done for them, but not for what rules made of them.
         """
         expanded = None if self.expand is None else self.expand(events)
-        if expanded is None:
+        if expanded is not None:
+            self._submit_expanded(expanded, done, job, effects)
+        elif job is None and not effects:
             self._appender.submit_events(events, done)
         else:
-            self._submit_expanded(expanded, done)
+            self._appender.submit_events(events, done, job=job, effects=effects)
 
-    def _submit_expanded(self, expanded: Expanded, done: Callable[..., None]) -> None:
+    def _submit_expanded(self, expanded: Expanded, done: Callable[..., None], job: Job | None, effects: bool) -> None:
         try:
             self._appender.submit_events(
-                expanded.events, lambda outcome: done(expanded.settle(outcome)), expanded.causes
+                expanded.events, lambda outcome: done(expanded.settle(outcome)), expanded.causes, job, effects
             )
         except CourierError as error:
             expanded.settle(error)

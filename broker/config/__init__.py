@@ -3,6 +3,7 @@
 grammar     hosts, origins, scopes, tokens: the small grammars of text values
 parts       what the parts of the schema are made of
 triggers    the shape of a trigger
+contracts   the shape of what is said of contracts besides Courier's own
 schema      every key: its type, default, bounds and meaning; which are not active yet
 keys        what a key is called in a message, in the environment and on the command line
 problems    where each value came from, and one line for each thing that is wrong
@@ -16,6 +17,7 @@ show        a configuration as text, without its secrets
 reference   the table of every key, for the documentation
 """
 
+from broker.config.contracts import Pixel
 from broker.config.loading import LoadedConfig, changed_keys, from_values, load
 from broker.config.schema import (
     NOT_YET_ACTIVE,
@@ -46,6 +48,7 @@ __all__ = [
     "LoadedConfig",
     "Log",
     "Metrics",
+    "Pixel",
     "Rate",
     "Retention",
     "Server",

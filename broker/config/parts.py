@@ -16,6 +16,7 @@ Durability = Literal["journal", "memory"]
 
 AllowedHost = Annotated[str, Meta(extra={"grammar": grammar.ALLOWED_HOST})]
 Origin = Annotated[str, Meta(extra={"grammar": grammar.ORIGIN})]
+Directory = Annotated[str, Meta(extra={"grammar": grammar.DIRECTORY})]
 LogFile = Annotated[str, Meta(extra={"grammar": grammar.FILE})]
 StreamName = Annotated[str, Meta(extra={"grammar": grammar.STREAM})]
 StreamPattern = Annotated[str, Meta(extra={"grammar": grammar.PATTERN})]

@@ -32,3 +32,5 @@ class InboundEvent(NamedTuple):
     transport_attempt: int | None = None
     received_sha256: bytes | None = None
     """The hash of what was received, where a rule added to the envelope before it was stored."""
+    notes: str | None = None
+    """What the broker keeps beside the envelope, as a JSON object: what its headers said, what was found odd (001)."""

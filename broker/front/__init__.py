@@ -9,6 +9,12 @@ publish       WS /v1/publish
 subscribe     WS /v1/subscribe
 tail          WS /v1/tail
 control       the control frames of a subscriber
+ingress       WS /v1/ingress and POST /v1/events
+pixel         POST /plugin/events
+cloudevents   POST /v1/cloudevents
+producers     the sockets of producers, whatever they send
+answers       what waits to be told to one producer
+commits       waiting for a commit
 line          the way out of one socket: frames in one write
 sockets       the open sockets of an endpoint, and their orderly end
 queries       GET of streams, figures, events and receipts
@@ -21,6 +27,7 @@ views         GET /v1/snapshot and WS /v1/live
 metrics       /metrics
 probes        /livez and /readyz
 shapes        the answers of the queries and actions, as they are on the wire
+contract_shapes  what the endpoints of the other contracts take and answer
 trigger_shapes  what /v1/triggers and /v1/why take and answer
 endpoints     every endpoint, described once
 openapi       the OpenAPI document

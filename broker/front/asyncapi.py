@@ -5,11 +5,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw
 
-from broker.front import shapes
+from broker.contracts.skyra import DeviceEvent
+from broker.front import contract_shapes, shapes
 from broker.front.endpoints import ENDPOINTS, Endpoint
 from broker.front.openapi import info
 from broker.front.shapes import Shape
 from broker.limits import (
+    ARRAY_EVENTS_MAX,
     CREDIT_MAX,
     DELIVER_BATCH_MAX,
     EVENT_ID_BYTES_MAX,
@@ -39,6 +41,12 @@ ENQUEUE_REQUESTS = Several(
     "EnqueueRequests",
     "Several events, committed together.",
     Annotated[list[shapes.EnqueueRequest], Meta(min_length=1, max_length=REQUESTS_PER_FRAME_MAX)],
+)
+
+DEVICE_EVENTS = Several(
+    "DeviceEvents",
+    "Several events of devices, committed together.",
+    Annotated[list[DeviceEvent], Meta(min_length=1, max_length=ARRAY_EVENTS_MAX)],
 )
 
 
@@ -140,6 +148,7 @@ class Missed(Shape):
 
 FRAMES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "publish": ((shapes.EnqueueRequest, ENQUEUE_REQUESTS), (Window, PublishAck, shapes.Error)),
+    "ingress": ((DeviceEvent, DEVICE_EVENTS), (Window, contract_shapes.SkyraAck, contract_shapes.SkyraNack)),
     "subscribe": ((Credit, Ack, Nack, Extend), (Delivery, DeliveryBatch, shapes.Error)),
     "live": ((), (ViewSnapshot, ViewDelta, shapes.Error)),
     "tail": ((), (Shown, Missed, shapes.Error)),

@@ -1,7 +1,9 @@
 """Answers as bytes: the one place where an error becomes a status, a body or a frame."""
 
 from collections import Counter
+from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -10,7 +12,8 @@ from aiohttp import web
 from broker.errors import CourierError, Draining, RequestTimeout
 
 REFUSALS: Counter[str] = Counter()
-"""How often each error was sent by this process, by its code. Counted here, because all of them pass here."""
+"""How often each error was sent by this process, by its code. Counted here, because all of them pass here;
+a contract with words of its own for its refusals counts them itself."""
 
 
 def json_response(body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
@@ -18,11 +21,14 @@ def json_response(body: dict[str, Any], status: int = 200, headers: dict[str, st
     return web.Response(body=orjson.dumps(body), status=status, content_type="application/json", headers=headers)
 
 
-def error_response(error: CourierError) -> web.Response:
-    """`{"error": {…}}` with the status of the error, and `Retry-After` when a retry can help."""
+def error_response(error: CourierError, beside: Mapping[str, Any] = MappingProxyType({})) -> web.Response:
+    """`{"error": {…}}` with the status of the error, and `Retry-After` when a retry can help.
+
+    A contract may have fields of its own `beside` it.
+    """
     REFUSALS[error.code] += 1
     headers = {"Retry-After": str(error.retry_after_seconds)} if error.retryable else None
-    answer = json_response({"error": error.as_dict()}, error.status, headers)
+    answer = json_response({**beside, "error": error.as_dict()}, error.status, headers)
     if isinstance(error, Draining | RequestTimeout):
         answer.force_close()  # else a busy client would keep its connection, and the broker, alive
     return answer

@@ -4,7 +4,7 @@ They are encoded from these structs, and the OpenAPI document is generated from 
 """
 
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from aiohttp import web
@@ -197,6 +197,7 @@ class Receipt(Shape):
     redriven_as: int | None
     payload_sha256: str = msgspec.field(name="payloadSha256")
     emptied: bool
+    notes: dict[str, Any] | None
 
 
 class StreamEvent(Shape):

@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+import orjson
 from aiohttp import web
 
 from broker.admission.auth import Principal
@@ -104,6 +105,7 @@ class Why:
             received_sha256=facts["received_sha256"],
             enriched=facts["enriched"],
             emptied=facts["emptied"],
+            notes=None if facts["notes"] is None else orjson.loads(facts["notes"]),
             correlation_id=facts["correlation_id"],
             rule=_rule_of(facts["source_system"]),
             caused_by=[_brief(each) for each in life.causes if each.seq in visible],

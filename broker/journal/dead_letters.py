@@ -89,7 +89,7 @@ def _of(group: str | None) -> str:
 
 # In the order of InboundEvent, behind seq and around source_system and received_at, which a replay has of its own.
 _FOR_REPLAY = """
-SELECT seq, partition_key, contract, stream, type, source_event_id, envelope, payload_sha256, source_sequence,
+SELECT seq, partition_key, notes, contract, stream, type, source_event_id, envelope, payload_sha256, source_sequence,
   source_emitted_at, correlation_id, event_id
 FROM ledger WHERE seq IN (SELECT value FROM json_each(?)) AND state = 2 AND envelope IS NOT NULL ORDER BY seq
 """
@@ -269,14 +269,14 @@ def _last_seq(connection: apsw.Connection) -> int:
 def _rows_for_replay(connection: apsw.Connection, seqs: list[int]) -> list[Any]:
     """The rows that can be replayed: those whose bytes are still what was received."""
     rows: list[Any] = connection.execute(_FOR_REPLAY, (orjson.dumps(seqs).decode(),)).fetchall()
-    return [row for row in rows if matches(row[6], row[7])]
+    return [row for row in rows if matches(row[7], row[8])]
 
 
 def _event_of(row: Any, now: int) -> InboundEvent:
-    seq, partition_key, contract, stream, kind, source_event_id, envelope, payload_sha256, *rest = row
+    seq, partition_key, notes, contract, stream, kind, source_event_id, envelope, payload_sha256, *rest = row
     identity = (f"redrive:{seq}", source_event_id)
     event = InboundEvent(contract, stream, kind, *identity, now, envelope, payload_sha256, *rest)
-    return event._replace(partition_key=partition_key)
+    return event._replace(partition_key=partition_key, notes=notes)
 
 
 def _mark_redriven(connection: apsw.Connection, seqs: list[int], now: int) -> None:

@@ -55,7 +55,7 @@ class Life(NamedTuple):
 _FACTS = (
     "seq", "contract", "stream", "type", "source_system", "source_event_id", "process_state", "process_attempts",
     "process_first_attempt_at", "process_error", "redriven_as", "received_at", "ingest_last_seen_at",
-    "duplicate_count", "payload_conflict_count", "processed_at", "correlation_id",
+    "duplicate_count", "payload_conflict_count", "processed_at", "correlation_id", "notes",
 )  # fmt: skip
 
 _LIFE = f"""

@@ -36,6 +36,10 @@ class Receipts:
         """What the job returned."""
         self._refusals = refusals
 
+    def refuse(self, refusals: Mapping[int, CourierError]) -> None:
+        """Say why events, whose sequences are 0, were refused, by their position."""
+        self._refusals = refusals
+
     def first(self, count: int) -> "Receipts":
         """The receipts of the first events alone."""
         if count == len(self.seqs):
@@ -55,10 +59,11 @@ class Submission:
 
     `done` is called on the loop, once, after the commit (with Receipts) or when it is certain that
     there will be none (with an error). `job` runs after the events, in the same transaction. The last
-    events may be effects of earlier ones: `causes` has the position of the cause of each.
+    events may be effects of earlier ones: `causes` has the position of the cause of each. With `effects`,
+    what is registered for the producer's own events is done too, before the job.
     """
 
-    __slots__ = ("causes", "done", "events", "job")
+    __slots__ = ("causes", "done", "effects", "events", "job")
 
     def __init__(
         self,
@@ -66,11 +71,13 @@ class Submission:
         done: Callable[[Receipts | CourierError | Exception], None],
         job: Job | None = None,
         causes: Sequence[int] = (),
+        effects: bool = False,
     ) -> None:
         self.events = events
         self.done = done
         self.job = job
         self.causes = causes
+        self.effects = effects
 
     @property
     def own(self) -> int:

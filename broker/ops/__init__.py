@@ -7,6 +7,7 @@ journal_metrics   the figures of the journal, and of what it found to be duplica
 front_metrics     the figures of requests, connections and refusals
 view_metrics      the figures of the views
 trigger_metrics   the figures of the triggers
+contract_metrics  the figures of the contracts besides Courier's own
 process           the figures of the process
 events_log        a line for each thing that happens to an event, if one asks for it
 line_file         a file of lines, rotated by size

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from _fast import Dedupe
 from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError, OverQuota
-from broker.journal.submission import Receipts
+from broker.journal.submission import Job, Receipts
 from broker.streams.entry import MEMORY_SEQ_FIRST
 from broker.streams.registry import Registry
 
@@ -27,7 +27,12 @@ class Durable(Protocol):
     """What is needed of the journal."""
 
     def submit_events(
-        self, events: Sequence[InboundEvent], done: Callable[..., None], causes: Sequence[int] = ()
+        self,
+        events: Sequence[InboundEvent],
+        done: Callable[..., None],
+        causes: Sequence[int] = (),
+        job: Job | None = None,
+        effects: bool = False,
     ) -> None:
         """Queue events; raise Saturated when there is no room."""
 
@@ -47,19 +52,27 @@ class Intake:
         """Told of new events that are only in memory, in order, before their producers are."""
 
     def submit_events(
-        self, events: Sequence[InboundEvent], done: Callable[..., None], causes: Sequence[int] = ()
+        self,
+        events: Sequence[InboundEvent],
+        done: Callable[..., None],
+        causes: Sequence[int] = (),
+        job: Job | None = None,
+        effects: bool = False,
     ) -> None:
-        """As the journal's; `done` learns of events in memory at once, and of a mixture after the commit."""
-        if self._dedupe is None:
-            self._journal.submit_events(events, done, causes)
+        """As the journal's; `done` learns of events in memory at once, and of a mixture after the commit.
+
+        The job, and what is registered for the producer's own events, belong to the first commit.
+        """
+        if self._dedupe is None or not events:
+            self._journal.submit_events(events, done, causes, job, effects)
             return
         in_memory = [self._registry.open(event.stream).rules.in_memory for event in events]
-        if all(in_memory) and not causes:
+        if all(in_memory) and not causes and job is None:
             done(self._offered(events))
         elif any(in_memory):
-            _Mixture(events, causes, in_memory, done, self._journal, self._offer, self._rise).start()
+            _Mixture(events, causes, in_memory, done, self._journal, self._offer, self._rise).start(job, effects)
         else:
-            self._journal.submit_events(events, done, causes)
+            self._journal.submit_events(events, done, causes, job, effects)
 
     def _offered(self, events: Sequence[InboundEvent]) -> Receipts:
         """Put events that are only in memory into their streams; the usual case, without a mixture's book-keeping."""
@@ -128,12 +141,13 @@ class _Mixture:
         """As in receipts; None as long as it is not decided."""
         self._duplicates: dict[int, tuple[int, bool]] = {}
         self._refusals: dict[int, CourierError] = {}
+        self._job_result: Any = None
 
-    def start(self) -> None:
+    def start(self, job: Job | None, effects: bool) -> None:
         """Take it. Raise what keeps the producer's own events from the journal."""
         durable = self._durable_now()
-        if durable:
-            self._commit(durable)
+        if durable or job is not None:
+            self._commit(durable, job, effects)
         else:
             self._go_on()
 
@@ -151,7 +165,7 @@ class _Mixture:
                 self._seqs[position] = 0
         return found
 
-    def _commit(self, durable: list[int]) -> None:
+    def _commit(self, durable: list[int], job: Job | None = None, effects: bool = False) -> None:
         places = {position: index for index, position in enumerate(durable)}
         own = sum(position < self._own for position in durable)
 
@@ -161,16 +175,21 @@ class _Mixture:
                 return
             for index, position in enumerate(durable):
                 self._seqs[position] = outcome.seqs[index]
+                if not outcome.seqs[index]:
+                    self._refusals[position] = outcome.refusal(index)
                 if index in outcome.duplicates:
                     self._duplicates[position] = outcome.duplicates[index]
+            if job is not None:
+                self._job_result = outcome.job_result
             self._go_on()
 
         causes = [places.get(self._causes[position], -1) for position in durable[own:]]
-        self._journal.submit_events([self._events[position] for position in durable], committed, causes)
+        events = [self._events[position] for position in durable]
+        self._journal.submit_events(events, committed, causes, job, effects)
 
     def _refused(self, durable: list[int], error: Exception) -> None:
         """The journal took nothing. The producer hears of it, unless these are effects of what was taken already."""
-        if durable[0] < self._own or not isinstance(error, CourierError):
+        if not durable or durable[0] < self._own or not isinstance(error, CourierError):
             self._done(error)
             return
         for position in durable:
@@ -201,7 +220,7 @@ class _Mixture:
             self._go_on()  # something was left out, and what waited for it can be decided
         else:
             seqs = [seq or 0 for seq in self._seqs]
-            self._done(Receipts(seqs, self._duplicates, refusals=self._refusals))
+            self._done(Receipts(seqs, self._duplicates, self._job_result, self._refusals))
 
     def _offer_one(self, position: int, event: InboundEvent) -> None:
         seq, refusal = self._offer(event)

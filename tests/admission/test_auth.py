@@ -48,6 +48,26 @@ def test_scopes_of_another_form_give_no_stream() -> None:
     assert not any(principal.may("streams", "a", action) for action in ("enqueue", "subscribe", "read", "*"))
 
 
+@pytest.mark.parametrize(
+    ("scope", "covered", "not_covered"),
+    [
+        ("devices:*", ["pi", "kitchen/pi"], []),
+        ("devices:pi", ["pi"], ["pi-2", "kitchen/pi"]),
+        ("devices:kitchen/*", ["kitchen/pi"], ["kitchen", "kitchen/a/b", "hall/pi"]),
+        ("devices:kitchen/**", ["kitchen/pi", "kitchen/a/b"], ["kitchen"]),
+        ("admin:*", [], ["pi", "*"]),
+        ("streams:**:enqueue", [], ["pi"]),
+    ],
+)
+def test_a_token_speaks_for_the_devices_of_its_pattern(scope: str, covered: list[str], not_covered: list[str]) -> None:
+    principal = Principal("p", (scope,))
+    for device in covered:
+        principal.check_device(device)
+    for device in not_covered:
+        with pytest.raises(Forbidden, match="lacks the scope devices:"):
+            principal.check_device(device)
+
+
 def test_views_and_administration_have_scopes_of_their_own() -> None:
     nobody, viewer, operator = (
         Principal("p", scopes) for scopes in (("streams:**:enqueue",), ("views:latest:read",), ("admin:*",))

@@ -11,8 +11,19 @@ from broker.admission.quota import Quota
 from broker.clock import ManualClock
 from broker.config import Auth
 from broker.contracts.inbound import InboundEvent
-from broker.errors import CourierError, Draining, Forbidden, InvalidRequest, OverQuota, Saturated, UnknownStream
+from broker.contracts.skyra import device_of, parse
+from broker.errors import (
+    CourierError,
+    Draining,
+    Forbidden,
+    InvalidRequest,
+    OverQuota,
+    Saturated,
+    StorageUnavailable,
+    UnknownStream,
+)
 from tests.support.events import STREAM, body
+from tests.support.skyra import raw
 
 
 class Door:
@@ -23,11 +34,18 @@ class Door:
         self.causes: list[int] = []
         self.opened: list[str] = []
         self.refusal: dict[str, CourierError] = {}
+        self.extras: tuple[object, bool] = (None, False)
         self.gate = Gate(self, ManualClock(wall_us=42), self.open)
 
     def submit_events(
-        self, events: Sequence[InboundEvent], done: Callable[..., None], causes: Sequence[int] = ()
+        self,
+        events: Sequence[InboundEvent],
+        done: Callable[..., None],
+        causes: Sequence[int] = (),
+        job: object = None,
+        effects: bool = False,
     ) -> None:
+        self.extras = (job, effects)
         if "submit" in self.refusal:
             raise self.refusal["submit"]
         self.events += events
@@ -100,6 +118,48 @@ def test_a_full_queue_keeps_the_event_out() -> None:
     assert refused(door, opened=True) is Saturated
 
 
+EVENT = parse(raw(device_id="pi"), "p", 42)
+
+
+def not_passed(door: Door, principal: Principal, **options: object) -> type:
+    with pytest.raises(CourierError) as refusal:
+        door.gate.pass_event(principal, EVENT, **options)
+    assert door.opened == []
+    return type(refusal.value)
+
+
+def test_an_event_of_another_contract_passes_the_same_checks() -> None:
+    door, writer = Door(), Principal("p", ("streams:devices/**:enqueue",))
+    assert not_passed(door, ALLOWED) is Forbidden
+    door.gate.pass_event(writer, EVENT)
+    assert door.opened == [EVENT.stream]
+    door = Door()
+    door.gate.draining = True
+    assert not_passed(door, writer) is Draining
+
+
+def test_a_device_is_let_in_by_the_scope_of_devices_and_by_no_other() -> None:
+    writer, device = Principal("p", ("streams:**:enqueue",)), Principal("p", ("devices:pi",))
+    assert not_passed(Door(), writer, device=device_of(EVENT)) is Forbidden
+    assert not_passed(Door(), device) is Forbidden
+    door = Door()
+    door.gate.pass_event(device, EVENT, device=device_of(EVENT))
+    assert door.opened == [EVENT.stream]
+
+
+def test_a_contract_that_promises_the_disk_is_kept_out_of_memory() -> None:
+    door, writer = Door(), Principal("p", ("streams:**:enqueue",))
+    door.gate.is_in_memory = lambda stream: stream == EVENT.stream
+    assert not_passed(door, writer, durable=True) is StorageUnavailable
+    door.gate.pass_event(writer, EVENT)
+
+
+def test_what_is_committed_with_events_is_handed_on_with_them() -> None:
+    door = Door()
+    door.gate.submit((EVENT,), lambda _outcome: None, job=print, effects=True)
+    assert (door.events, door.extras) == ([EVENT], (print, True))
+
+
 class Doubled:
     """Every event with an effect; notes what became of them."""
 
@@ -126,6 +186,13 @@ def test_what_rules_make_of_events_goes_along_and_the_producer_hears_of_its_own(
     assert (door.events, door.causes) == ([event, event], [0])
     assert outcomes == ["the producer's part"]
     assert doubled[0].outcomes == ["outcome"]
+
+
+def test_what_is_committed_with_events_goes_along_with_what_rules_make_of_them() -> None:
+    door = Door()
+    door.gate.expand = Doubled
+    door.gate.submit((EVENT,), lambda _outcome: None, job=print, effects=True)
+    assert (door.events, door.causes, door.extras) == ([EVENT, EVENT], [0], (print, True))
 
 
 def test_what_a_full_queue_keeps_out_is_told_to_the_rules_too() -> None:

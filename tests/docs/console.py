@@ -10,10 +10,10 @@ test, and `make serve` for the lines that it printed when it started. A page may
 `courier serve --config FILE > broker.log 2>&1 &` starts, `kill %1`, `kill -9 %1` and `kill -HUP %1` signal, and which
 the next such line starts again.
 
-What differs from run to run is compared by its form: a time with its milliseconds, the time in front of a log line, how
-long something took, how wide the columns of a table are, an id that the client made up (`e-` and 20 hexadecimal
-digits), a token and its hash. The same id, token or hash must still be the same wherever the page shows it again, and
-a command that names one is run with the real one.
+What differs from run to run is compared by its form: a time with its milliseconds, that of a receipt, the time in front
+of a log line, how long something took, how wide the columns of a table are, an id that the client made up (`e-` and 20
+hexadecimal digits), a token and its hash. The same id, token or hash must still be the same wherever the page shows it
+again, and a command that names one is run with the real one.
 """
 
 import os
@@ -36,6 +36,7 @@ HOST = "127.0.0.1:8787"
 COLUMNS = 120
 ANYTHING = "…"
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_TIME_OF_RECEIPT = re.compile(r"""(?:(?<="ack_ts":")|(?<="received_at":"))\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ""")
 _LOG_TIME = re.compile(r"^\d\d:\d\d:\d\d (?=[A-Z]+ )")
 _DURATION = re.compile(r" +\d+(?:\.\d)? (?:ms|s|min)\b")
 _COLUMN_GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
@@ -69,8 +70,8 @@ class Forms:
     def of(self, line: str) -> str:
         """A line with TIME, DURATION and MADE-UP-1, MADE-UP-2, … in place of what differs."""
         named = _MADE_UP.sub(lambda found: self.names.setdefault(found[0], f"MADE-UP-{len(self.names) + 1}"), line)
-        timeless = _DURATION.sub(" DURATION", _LOG_TIME.sub("TIME ", _TIME.sub("TIME", named)))
-        return _COLUMN_GAP.sub("  ", timeless)
+        timeless = _TIME.sub("TIME", _TIME_OF_RECEIPT.sub("TIME", named))
+        return _COLUMN_GAP.sub("  ", _DURATION.sub(" DURATION", _LOG_TIME.sub("TIME ", timeless)))
 
 
 class Console:

@@ -12,7 +12,9 @@ from tests.docs.markdown import ROOT, blocks
 README = ROOT / "README.md"
 PIPE = ROOT / "docs/how-to/pipe-of-a-stream-kernel.md"
 """Needs a file of commands and no broker; tests/docs/test_embedded_pages.py runs it."""
-PAGES = [README, ROOT / "docs/reference/http.md", *sorted(set((ROOT / "docs/how-to").glob("*.md")) - {PIPE})]
+CONTRACTS = [ROOT / "docs/reference" / page for page in ("skyra.md", "pixel.md", "cloudevents.md")]
+HOW_TO = sorted(set((ROOT / "docs/how-to").glob("*.md")) - {PIPE})
+PAGES = [README, ROOT / "docs/reference/http.md", *CONTRACTS, *HOW_TO]
 ONE_DELIVERY = ROOT / "docs/how-to/replay-dead-letters.md"
 
 REFUSAL = "courier: not_found: there is no dead letter with sequence 7"

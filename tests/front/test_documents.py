@@ -1,13 +1,14 @@
 """`/openapi.json` and `/asyncapi.json` say what the running broker has, no more and no less."""
 
 import msgspec
+import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from broker.app import App
 from broker.front.asyncapi import Ack, Credit, Extend, Nack, asyncapi
 from broker.front.control import parse
 from broker.front.openapi import openapi
-from broker.limits import REQUESTS_PER_FRAME_MAX
+from broker.limits import ARRAY_EVENTS_MAX, REQUESTS_PER_FRAME_MAX
 from tests.conftest import Connect, StartApp
 from tests.support.client import Client, assert_error
 
@@ -52,13 +53,17 @@ def test_every_frame_of_the_asyncapi_document_is_one_that_a_subscriber_may_send(
         assert parse(msgspec.json.encode(frame).decode())
 
 
-def test_the_asyncapi_document_has_the_array_that_a_producer_may_send() -> None:
+@pytest.mark.parametrize(
+    ("channel", "one", "bound"),
+    [("publish", "EnqueueRequest", REQUESTS_PER_FRAME_MAX), ("ingress", "DeviceEvent", ARRAY_EVENTS_MAX)],
+)
+def test_the_asyncapi_document_has_the_array_that_a_producer_may_send(channel: str, one: str, bound: int) -> None:
     document = asyncapi()
-    payload = document["components"]["messages"]["EnqueueRequests"]["payload"]
-    assert (payload["type"], payload["minItems"], payload["maxItems"]) == ("array", 1, REQUESTS_PER_FRAME_MAX)
-    assert payload["items"] == document["components"]["messages"]["EnqueueRequest"]["payload"]
-    received = document["operations"]["publish.receive"]["messages"]
-    assert {"$ref": "#/channels/publish/messages/EnqueueRequests"} in received
+    payload = document["components"]["messages"][f"{one}s"]["payload"]
+    assert (payload["type"], payload["minItems"], payload["maxItems"]) == ("array", 1, bound)
+    assert payload["items"] == document["components"]["messages"][one]["payload"]
+    received = document["operations"][f"{channel}.receive"]["messages"]
+    assert {"$ref": f"#/channels/{channel}/messages/{one}s"} in received
 
 
 def test_the_documents_name_every_error_code_and_the_version() -> None:

@@ -13,7 +13,7 @@ from broker.app import App
 from broker.front.line import Line
 from broker.limits import REQUESTS_PER_FRAME_MAX
 from tests.conftest import Connect, StartApp
-from tests.support.client import PATIENCE_SECONDS, Client
+from tests.support.client import PATIENCE_SECONDS, Client, assert_error
 from tests.support.events import AWKWARD_PAYLOADS, STREAM, body
 from tests.support.writer import eventually, held_writer, stored
 
@@ -107,11 +107,12 @@ async def test_an_event_that_is_refused_at_the_gate_is_named_by_its_id_where_it_
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("path", ["v1/publish", "v1/ingress"])
 async def test_a_producer_that_does_not_read_its_errors_is_not_read_either(
-    app: App, client: Client, monkeypatch: pytest.MonkeyPatch
+    path: str, app: App, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def waiting() -> int:
-        (answers,) = app._publish._answers
+        (answers,) = app._publish._answers | app._ingress._answers
         return len(answers._frames)
 
     left = asyncio.Event()
@@ -120,15 +121,21 @@ async def test_a_producer_that_does_not_read_its_errors_is_not_read_either(
         await left.wait()
         raise ConnectionResetError
 
-    monkeypatch.setattr("broker.front.publish.PUBLISH_WINDOW", 5)
+    monkeypatch.setattr("broker.front.answers.PUBLISH_WINDOW", 5)
     monkeypatch.setattr(Line, "write", stuck)
-    async with client.session.ws_connect("v1/publish") as socket:
+    async with client.session.ws_connect(path) as socket:
         for frame in ["no json", "{}"] * 50:
             await socket.send_str(frame)
         await eventually(lambda: waiting() >= 5)
         assert (await client.get("livez")).status == 200
         assert waiting() == 5
         left.set()
+
+
+@pytest.mark.parametrize("path", ["v1/publish", "v1/ingress"])
+async def test_a_request_that_is_no_websocket_is_refused_in_the_one_shape(path: str, app: App, client: Client) -> None:
+    assert "is a WebSocket" in assert_error(await client.get(path), 400, "invalid_request")
+    assert (app._publish.open_sockets, app._ingress.open_sockets) == (0, 0)
 
 
 async def test_a_duplicate_and_a_conflict_are_told_as_over_http(app: App, client: Client) -> None:
@@ -185,7 +192,7 @@ async def test_past_the_window_the_socket_is_not_read(
     app: App, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with publishing(client) as producer:
-        monkeypatch.setattr("broker.front.publish.PUBLISH_WINDOW", 5)
+        monkeypatch.setattr("broker.front.answers.PUBLISH_WINDOW", 5)
         async with held_writer(app):
             await producer.send(*(body(event_id) for event_id in ids(50)))
             await eventually(lambda: app.journal.queued == 5)

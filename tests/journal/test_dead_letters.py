@@ -104,6 +104,18 @@ async def test_a_replayed_letter_can_die_and_be_replayed_again(letters: DeadLett
     assert await letters.replay_one(7) == 8
 
 
+async def test_a_replayed_letter_keeps_what_was_noted_beside_it(journal: Journal, clock: ManualClock) -> None:
+    await journal.append([event("e1", notes='{"server_login":"stadium-1"}', partition_key="k"), event("e2")])
+    for seq in (1, 2):
+        journal.dead_letter(seq, 10, None, "poison")
+    await journal.execute(lambda _connection: None)
+    assert [await DeadLetters(journal, clock).replay_one(seq) for seq in (1, 2)] == [3, 4]
+    found = await journal.execute(
+        lambda c: c.execute("SELECT notes, partition_key FROM ledger WHERE seq > 2").fetchall()
+    )
+    assert found == [('{"server_login":"stadium-1"}', "k"), (None, None)]
+
+
 async def test_a_replay_by_filter_reports_progress_and_takes_all_that_match(
     letters: DeadLetters, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,6 +179,27 @@ def test_a_ledger_of_the_second_version_keeps_its_events_and_has_room_for_views(
     writing.close()
 
 
+def test_a_ledger_from_before_the_contracts_keeps_its_events_and_learns_of_notes_and_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "courier.db"
+    with monkeypatch.context() as before:
+        before.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:5])
+        before.setattr(schema, "VERSION", 5)
+        writing = connection.open_writer(path, synchronous="full")
+        writing.execute(
+            "INSERT INTO ledger (seq, contract, stream, type, source_system, source_event_id, state_changed_at, "
+            "received_at, ingest_last_seen_at, payload_sha256, envelope, received_sha256) "
+            "VALUES (1, 'courier', 's', 't', 'stream:s', 'e-1', 1, 1, 1, zeroblob(32), x'7b7d', x'01')"
+        )
+        writing.close()
+    writing = connection.open_writer(path, synchronous="full")
+    assert writing.execute("SELECT received_sha256, notes FROM ledger").fetchall() == [(b"\x01", None)]
+    assert writing.execute("SELECT count(*) FROM pixel_servers").get == 0
+    assert writing.execute("SELECT count(*) FROM receipts").get == 1
+    writing.close()
+
+
 def test_a_migration_that_fails_leaves_the_version_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "courier.db"
     connection.open_writer(path, synchronous="full").close()

@@ -9,7 +9,7 @@ from broker.clock import ManualClock
 from broker.config import StreamCaps, Streams
 from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError, DiskFull, OverQuota, Saturated
-from broker.journal.submission import Receipts
+from broker.journal.submission import Job, Receipts
 from broker.streams.memory import Intake
 from broker.streams.registry import Registry
 from tests.support.streams import FakeLedger
@@ -23,22 +23,35 @@ class Journal:
         self.refusal: CourierError | None = None
         self.raises: CourierError | None = None
         self.submissions: list[list[str]] = []
+        self.extras: list[tuple[Job | None, bool]] = []
+        self.refused: dict[str, CourierError] = {}
+        """Why single events are refused, by their names."""
 
     def submit_events(
-        self, events: Sequence[InboundEvent], done: Callable[..., None], causes: Sequence[int] = ()
+        self,
+        events: Sequence[InboundEvent],
+        done: Callable[..., None],
+        causes: Sequence[int] = (),
+        job: Job | None = None,
+        effects: bool = False,
     ) -> None:
         if self.raises is not None:
             raise self.raises
+        self.extras.append((job, effects))
         self.submissions.append([event.source_event_id for event in events])
         if self.refusal is not None:
             done(self.refusal)
             return
         seqs: list[int] = []
         duplicates: dict[int, tuple[int, bool]] = {}
+        refusals: dict[int, CourierError] = {}
         for position, event in enumerate(events):
             own = len(events) - len(causes)
             cause = causes[position - own] if position >= own else -1
             if cause >= 0 and seqs[cause] <= 0:
+                seqs.append(0)
+            elif event.source_event_id in self.refused:
+                refusals[position] = self.refused[event.source_event_id]
                 seqs.append(0)
             elif event.source_event_id in self.seqs:
                 seqs.append(-self.seqs[event.source_event_id])
@@ -46,7 +59,7 @@ class Journal:
             else:
                 self.seqs[event.source_event_id] = len(self.seqs) + 1
                 seqs.append(len(self.seqs))
-        done(Receipts(seqs, duplicates))
+        done(Receipts(seqs, duplicates, None if job is None else "done", refusals))
 
 
 @pytest.fixture
@@ -155,3 +168,49 @@ def test_what_the_journal_refuses_of_the_producer_is_refused_whole(intake: Intak
 def test_durable_causes_and_effects_are_one_submission(intake: Intake, journal: Journal) -> None:
     submit(intake, "d1", "m1", "d2<d1", "d3<d2", "d4<m1", "m2<d3")
     assert journal.submissions == [["d1", "d2", "d3"], ["d4"]]
+
+
+def job(_connection: object) -> None:
+    """A job, which the journal here does not run."""
+
+
+@pytest.mark.parametrize(
+    ("names", "causes", "submissions"),
+    [
+        (["d1", "d2"], [0], [["d1", "d2"]]),
+        (["d1", "m1", "d2"], [0, 1], [["d1"], ["d2"]]),
+        (["m1", "d1"], [0], [[], ["d1"]]),
+        (["m1"], [], [[]]),
+        ([], [], [[]]),
+    ],
+)
+def test_a_job_and_what_is_registered_belong_to_the_first_commit_and_to_no_other(
+    intake: Intake, journal: Journal, names: list[str], causes: list[int], submissions: list[list[str]]
+) -> None:
+    outcomes: list[Any] = []
+    intake.submit_events([event(name) for name in names], outcomes.append, causes, job, effects=True)
+    assert journal.submissions == submissions
+    assert journal.extras == [(job, True), *[(None, False)] * (len(submissions) - 1)]
+    (receipts,) = outcomes
+    assert (len(receipts.seqs), min(receipts.seqs, default=1) > 0, receipts.job_result) == (len(names), True, "done")
+
+
+def test_a_job_that_the_journal_refuses_keeps_out_what_came_with_it(intake: Intake, journal: Journal) -> None:
+    journal.refusal = DiskFull("full")
+    outcomes: list[Any] = []
+    intake.submit_events([event("m1")], outcomes.append, job=job)
+    assert outcomes == [journal.refusal]
+    journal.refusal = None
+    assert submit(intake, "m1")[0] == ["m1"]
+
+
+def test_why_the_journal_refused_one_event_of_a_mixture_is_told(intake: Intake, journal: Journal) -> None:
+    journal.refused["d1"] = DiskFull("not this one")
+    new, receipts = submit(intake, "d1", "d2", "m1<d1", "m2<d2")
+    assert new == ["d2", "m2"]
+    assert receipts.refusal(0) is journal.refused["d1"]
+
+
+def test_without_an_event_the_journal_keeps_the_place_in_the_order(intake: Intake, journal: Journal) -> None:
+    assert submit(intake)[0] == []
+    assert journal.submissions == [[]]

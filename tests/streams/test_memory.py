@@ -10,7 +10,7 @@ from broker.clock import ManualClock
 from broker.config import StreamCaps, Streams
 from broker.contracts.inbound import InboundEvent
 from broker.errors import OverQuota, Saturated
-from broker.journal.submission import Receipts
+from broker.journal.submission import Job, Receipts
 from broker.streams.entry import MEMORY_SEQ_FIRST
 from broker.streams.memory import Intake
 from broker.streams.registry import Registry
@@ -29,9 +29,15 @@ class SlowJournal:
         self.full = False
 
     def submit_events(
-        self, events: Sequence[InboundEvent], done: Callable[..., None], causes: Sequence[int] = ()
+        self,
+        events: Sequence[InboundEvent],
+        done: Callable[..., None],
+        causes: Sequence[int] = (),
+        job: Job | None = None,
+        effects: bool = False,
     ) -> None:
         assert not causes
+        assert (job, effects) == (None, False)
         if self.full:
             raise Saturated("full")
         self.waiting.append((events, done))
