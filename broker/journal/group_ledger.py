@@ -101,8 +101,11 @@ class GroupLedger:
         self._bury(found.corrupt)
         return found.events, found.last_seq
 
-    async def replayed_page(self, loaded: Sequence[int], limit: int) -> list[StoredEvent]:
-        """Events with a row of their own that are to be delivered again, but for those that were loaded already."""
+    async def replayed_page(self, loaded: Sequence[int], limit: int) -> tuple[list[StoredEvent], bool]:
+        """Events with a row of their own that are to be delivered again, but for those that were loaded already.
+
+        With it comes whether there may be more of them.
+        """
         # What was settled of late still has the row that says otherwise.
         settled = [*self._settled, *(letter[0] for letter in self._dead)]
         if self._being_written is not None:
@@ -111,7 +114,7 @@ class GroupLedger:
         known = orjson.dumps([*loaded, *settled]).decode()
         found = await self._book.run(group_queries.waiting_again, self.id, known, limit)
         self._bury(found.corrupt)
-        return found.events
+        return found.events, len(found.events) + len(found.corrupt) >= limit
 
     async def dead_and_waiting(self, after_seq: int | None) -> DeadAndWaiting:
         """What died, and what waits behind a sequence (None: nothing does)."""

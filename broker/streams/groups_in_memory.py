@@ -27,9 +27,9 @@ class LedgerOfNothing:
         """There is nothing behind the window."""
         return (), after_seq
 
-    async def replayed_page(self, loaded: Sequence[int], limit: int) -> Sequence[Row]:  # noqa: ARG002
+    async def replayed_page(self, loaded: Sequence[int], limit: int) -> tuple[Sequence[Row], bool]:  # noqa: ARG002
         """There are no dead letters."""
-        return ()
+        return (), False
 
     async def dead_and_waiting(self, after_seq: int | None) -> DeadAndWaiting:  # noqa: ARG002
         """There is nothing behind the window, and nothing died."""

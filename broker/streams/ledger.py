@@ -43,8 +43,11 @@ class GroupLedger(Ledger, Protocol):
     def watch(self, group: Positioned) -> None:
         """Ask this one for its position whenever outcomes are written."""
 
-    def replayed_page(self, loaded: Sequence[int], limit: int) -> Awaitable[Sequence[Row]]:
-        """Events with a row of their own that are to be delivered again, but for those that were loaded already."""
+    def replayed_page(self, loaded: Sequence[int], limit: int) -> Awaitable[tuple[Sequence[Row], bool]]:
+        """Events with a row of their own that are to be delivered again, but for those that were loaded already.
+
+        With it comes whether there may be more of them.
+        """
 
     def dead_and_waiting(self, after_seq: int | None) -> Awaitable[DeadAndWaiting]:
         """What died, and what waits behind a sequence (None: nothing does)."""
