@@ -43,7 +43,9 @@ class Registry:
         self._dispatcher = Dispatcher(clock)
         self._committed_seq = 0
         """The newest event that the streams were told of."""
-        self.groups = Groups(book or GroupsInMemory(), self.find, self._make, self.all)
+        self.groups = Groups(
+            book or GroupsInMemory(), self.find, self._make, self.all, self._joined, self._has_subscribers
+        )
         self._offered: dict[Stream, int] = {}
         """Streams that were given events in memory and not pumped yet, and how many."""
 
@@ -86,8 +88,8 @@ class Registry:
         stream = self._streams[name] = Stream(name, self.rule_book.rules_of(name), self._ledger)
         self.groups.join_new(stream, self._committed_seq)
         for subscription in self._patterns:
-            if subscription.wants(name) and (copy := subscription.copy_of(stream)) is not None:
-                subscription.join(copy)
+            if subscription.group is None and subscription.wants(name):
+                subscription.join(stream)
         return stream
 
     def recover(self, name: str, pending: int, last_seq: int) -> None:
@@ -187,15 +189,17 @@ class Registry:
         """Give a group its copy of a stream, or of every stream of a pattern, if it has none yet."""
         if "*" not in name:
             self.open(name)
-        added = await self.groups.register(name, group, from_start=from_start, last_seq=lambda: self._committed_seq)
-        self._join_patterns(added)
+        await self.groups.register(name, group, from_start=from_start, last_seq=lambda: self._committed_seq)
 
-    def _join_patterns(self, added: Iterable[Group]) -> None:
-        """Subscribers to a pattern of the same group may be there already."""
-        for copy in added:
-            for subscription in self._patterns:
-                if subscription.group == copy.name_of_group and subscription.wants(copy.name):
-                    subscription.join(copy)
+    def _joined(self, copy: Group) -> None:
+        """A group has a copy of a stream: its subscribers to a pattern may be there already."""
+        for subscription in self._patterns:
+            if subscription.group == copy.name_of_group and subscription.wants(copy.name):
+                subscription.join(copy)
+                self._dispatcher.catch_up.look_at(copy)
+
+    def _has_subscribers(self, pattern: str, group: str) -> bool:
+        return any((each.pattern, each.group) == (pattern, group) for each in self._patterns)
 
     def replayed(self, stream: str, group: str) -> None:
         """Dead letters of a group are to be delivered again."""
