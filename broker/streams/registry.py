@@ -5,13 +5,14 @@ each event. Deliveries and their leases are the dispatcher's.
 """
 
 import logging
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from broker.clock import Clock
 from broker.config import Streams as StreamsConfig
 from broker.contracts.inbound import InboundEvent
 from broker.errors import InvalidRequest, NotFound, OverQuota, UnknownStream
+from broker.journal.lives import REDRIVE
 from broker.limits import LEASE_MS_MAX, LEASE_MS_MIN, NACK_DELAY_MS_MAX, STREAMS_MAX
 from broker.streams.dispatch import Dispatcher
 from broker.streams.entry import Entry
@@ -111,7 +112,12 @@ class Registry:
             # What is on disk is taken, also when a new stream of its name would not be made any more.
             stream = self._streams.get(event.stream) or self._make(event.stream)
             self._committed_seq = seq
-            for copy in stream.copies():
+            copies: Sequence[Stream] = stream.copies()
+            if stream.groups is not None and event.source_system.startswith(REDRIVE):
+                copies = (stream,)
+                for group in stream.groups.values():
+                    group.pass_over(seq)
+            for copy in copies:
                 touched[copy] = touched.get(copy, 0) + 1
                 copy.arrive(_entry(copy, seq, event))
         self._pump_touched(touched)

@@ -128,3 +128,27 @@ async def test_the_groups_of_a_stream_are_bounded_also_before_it_is_born(
         pass
     with pytest.raises(OverQuota, match="3 groups are to have it, and 2 may"):
         app.registry.open("agents/a/b/c")
+
+
+async def test_what_the_stream_itself_replays_is_not_delivered_to_its_groups_again(
+    app: App, client: Client, start_app: StartApp, connect: Connect
+) -> None:
+    await client.enqueue("e-1")
+    async with client.subscribe(group="a") as group, client.subscribe(group="late", **{"from": "now"}):
+        assert await taken(group, 1) == ["e-1"]
+        async with client.subscribe() as plain:
+            for _ in range(MAX_DELIVERIES):
+                await taken(plain, 1, ack=False)
+                await plain.send(nack="e-1")
+                await plain.settled()
+            await app.journal.execute(lambda _connection: None)
+            answer = await client.request("POST", "v1/dead-letters/1/replay")
+            assert answer.body == {"seq": 1, "redrivenAs": 2}
+            assert await taken(plain, 1) == ["e-1"]
+        await nothing_more(group)
+    assert {name: each["depth"] for name, each in (await of_stream(client)).items()} == {"a": 0, "late": 0}
+    client = await restarted(app, start_app, connect)
+    for name, expected in (("a", []), ("late", []), ("new", ["e-1"])):
+        async with client.subscribe(group=name) as group:
+            assert await taken(group, len(expected)) == expected if expected else True
+            await nothing_more(group)
