@@ -12,6 +12,7 @@ tail         look at new events without consuming them
 streams      the streams in figures
 top          the same, live
   figures      the figures of streams, read and laid out
+consumer_groups  consumer groups: list, delete
 dead         dead letters: list, show, replay, discard
   bulk         an action on all that match
 receipts     what became of one event
@@ -37,6 +38,7 @@ import click
 
 from broker.cli.backup import backup, verify
 from broker.cli.config import config
+from broker.cli.consumer_groups import groups
 from broker.cli.dead import dead
 from broker.cli.groups import Group
 from broker.cli.manifest import manifest
@@ -76,6 +78,7 @@ main.add_command(sub)
 main.add_command(tail)
 main.add_command(streams)
 main.add_command(top)
+main.add_command(groups)
 main.add_command(dead)
 main.add_command(receipts)
 main.add_command(pipe)

@@ -13,7 +13,8 @@ from broker.cli.output import put, put_json, say
 from broker.cli.progress import Progress
 from broker.cli.terminal import is_terminal, styled
 
-_DONE = {"replay": "replayed", "discard": "discarded"}
+DONE = {"replay": "replayed", "discard": "discarded"}
+"""What was done, for each action."""
 
 
 def letters(count: int) -> str:
@@ -64,7 +65,7 @@ async def _act(client: Client, action: str, body: dict[str, Any], *, person: boo
                 progress.update(done, line["total"])
                 if line["finished"]:
                     progress.clear()
-                    put(f"{styled(_DONE[action], fg='green')} {letters(done)}") if person else put_json(line)
+                    put(f"{styled(DONE[action], fg='green')} {letters(done)}") if person else put_json(line)
                     return None
     say(f"the broker went away after {letters(done)}; the same call again does the rest")
     return exits.UNAVAILABLE

@@ -146,9 +146,9 @@ class Client:
         """The object that a GET is answered with; raise Refused if it is an error."""
         return self._object(await self._content(path, params))
 
-    async def get_bytes(self, path: str) -> bytes:
+    async def get_bytes(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
         """The same as the bytes that came, in which nothing was altered."""
-        content = await self._content(path, None)
+        content = await self._content(path, params)
         self._object(content)
         return content
 
@@ -156,9 +156,16 @@ class Client:
         async with self._session.get(path, params=params) as response:
             return await response.read()
 
-    async def post(self, path: str, body: bytes, kind: Mapping[str, str] = JSON) -> dict[str, Any]:
+    async def post(
+        self, path: str, body: bytes, kind: Mapping[str, str] = JSON, params: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """The object that a POST is answered with; raise Refused if it is an error."""
-        async with self._session.post(path, data=body, headers=kind) as response:
+        async with self._session.post(path, data=body, headers=kind, params=params) as response:
+            return self._object(await response.read())
+
+    async def delete(self, path: str, params: Mapping[str, str]) -> dict[str, Any]:
+        """The object that a DELETE is answered with; raise Refused if it is an error."""
+        async with self._session.delete(path, params=params) as response:
             return self._object(await response.read())
 
     async def post_lines(self, path: str, body: bytes, kind: Mapping[str, str] = JSON) -> AsyncIterator[dict[str, Any]]:

@@ -8,7 +8,7 @@ import click
 import msgspec
 import orjson
 
-from broker.cli.bulk import bulk
+from broker.cli.bulk import DONE, bulk
 from broker.cli.client import Client, broker_options, expect, run
 from broker.cli.events import one_line
 from broker.cli.groups import Group
@@ -37,12 +37,14 @@ Examples:
   courier dead replay 17
   courier dead replay --stream 'agents/*' --rate 100 --yes
   courier dead discard --type test.event --because 'left over from a test'
+  courier dead list --group billing
 """,
 )
 def dead() -> None:
     """Look at dead letters, bring them back, or let them go.
 
-    A dead letter is an event that was delivered streams.maxDeliveries times and never acknowledged.
+    A dead letter is an event that was delivered streams.maxDeliveries times and never acknowledged. Those of a consumer
+    group are its own: with --group, every command is about them, and without it about those of the streams themselves.
     """
 
 
@@ -51,7 +53,17 @@ def _filters(command: F) -> F:
     stream = click.option("--stream", metavar="GLOB", help="Only of this stream; * stands for anything, / included.")
     kind = click.option("--type", "event_type", metavar="TYPE", help="Only of this type.")
     reason = click.option("--reason", metavar="TEXT", help="Only with this text in the reason.")
-    return stream(kind(reason(command)))
+    return stream(kind(reason(_group_option(command))))
+
+
+def _group_option(command: F) -> F:
+    return click.option("--group", metavar="NAME", help="Those of this consumer group, not of the streams themselves.")(
+        command
+    )
+
+
+def _of(group: str | None) -> dict[str, str]:
+    return {} if group is None else {"group": group}
 
 
 def _wanted(stream: str | None, event_type: str | None, reason: str | None) -> dict[str, str]:
@@ -68,6 +80,7 @@ def list_letters(
     stream: str | None,
     event_type: str | None,
     reason: str | None,
+    group: str | None,
     count: int | None,
     as_json: bool,
     url: str,
@@ -75,7 +88,8 @@ def list_letters(
 ) -> None:
     """List dead letters, the oldest first."""
     client = Client(url, token, f"streams:{stream or '*'}:subscribe")
-    run(_list(client, _wanted(stream, event_type, reason), count, person=for_person(as_json)))
+    wanted = _wanted(stream, event_type, reason) | _of(group)
+    run(_list(client, wanted, count, person=for_person(as_json)))
 
 
 async def _list(client: Client, wanted: dict[str, str], count: int | None, *, person: bool) -> None:
@@ -125,20 +139,21 @@ def _show_table(letters: list[dict[str, Any]], *, with_head: bool) -> None:
 
 @dead.command(epilog="\b\nExample:\n  courier dead show 17 --json | jq .envelope.payload\n")
 @click.argument("seq", type=SEQ)
+@_group_option
 @json_option
 @broker_options
-def show(seq: int, as_json: bool, url: str, token: str | None) -> None:
+def show(seq: int, group: str | None, as_json: bool, url: str, token: str | None) -> None:
     """Show the dead letter with the sequence SEQ, and its envelope as it came."""
-    run(_show(Client(url, token, "streams:*:subscribe"), seq, person=for_person(as_json)))
+    run(_show(Client(url, token, "streams:*:subscribe"), seq, group, person=for_person(as_json)))
 
 
 class _Whole(msgspec.Struct):
     envelope: msgspec.Raw
 
 
-async def _show(client: Client, seq: int, *, person: bool) -> None:
+async def _show(client: Client, seq: int, group: str | None, *, person: bool) -> None:
     async with client:
-        content = await client.get_bytes(f"v1/dead-letters/{seq}")
+        content = await client.get_bytes(f"v1/dead-letters/{seq}", _of(group))
     letter = orjson.loads(content)
     expect(letter, "seq", "reason")
     if not person:
@@ -192,6 +207,7 @@ def replay(
     stream: str | None,
     event_type: str | None,
     reason: str | None,
+    group: str | None,
     every: bool,
     dry_run: bool,
     yes: bool,
@@ -202,17 +218,18 @@ def replay(
 ) -> None:
     """Send dead letters to their streams again: those with the sequences SEQ, those that match, or --all.
 
-    Each becomes a new event with the same id and the same bytes, at the tail of its stream. What was replayed stays
-    so if this is interrupted; the same call again does the rest.
+    Each becomes a new event with the same id and the same bytes, at the tail of its stream. One of a group goes to the
+    tail of that group's copy, and to nobody else. What was replayed stays so if this is interrupted; the same call
+    again does the rest.
     """
     wanted = _wanted(stream, event_type, reason)
     _check_selection(seqs, wanted, every)
     if rate is not None and seqs:
         raise click.UsageError("--rate is for filters and --all")
-    body: dict[str, Any] = {"filter": wanted} | ({} if rate is None else {"perSecond": rate})
+    body: dict[str, Any] = {"filter": wanted | _of(group)} | ({} if rate is None else {"perSecond": rate})
     client, person = Client(url, token, "admin:*"), for_person(as_json)
     if seqs:
-        run(_one_by_one(client, "replay", seqs, b"", dry_run=dry_run, person=person))
+        run(_one_by_one(client, "replay", seqs, b"", group, dry_run=dry_run, person=person))
     else:
         bulk(client, "replay", body, dry_run=dry_run, ask=not yes, person=person)
 
@@ -233,6 +250,7 @@ def discard(
     stream: str | None,
     event_type: str | None,
     reason: str | None,
+    group: str | None,
     every: bool,
     dry_run: bool,
     yes: bool,
@@ -249,27 +267,29 @@ def discard(
     _check_selection(seqs, wanted, every)
     client, person = Client(url, token, "admin:*"), for_person(as_json)
     if seqs:
-        run(_one_by_one(client, "discard", seqs, orjson.dumps({"reason": because}), dry_run=dry_run, person=person))
+        body = orjson.dumps({"reason": because})
+        run(_one_by_one(client, "discard", seqs, body, group, dry_run=dry_run, person=person))
     else:
-        bulk(client, "discard", {"filter": wanted, "reason": because}, dry_run=dry_run, ask=not yes, person=person)
+        asked = {"filter": wanted | _of(group), "reason": because}
+        bulk(client, "discard", asked, dry_run=dry_run, ask=not yes, person=person)
 
 
 async def _one_by_one(
-    client: Client, action: str, seqs: tuple[int, ...], body: bytes, *, dry_run: bool, person: bool
+    client: Client, action: str, seqs: tuple[int, ...], body: bytes, group: str | None, *, dry_run: bool, person: bool
 ) -> None:
     """Each by its sequence; the first that is not a dead letter ends it."""
     async with client:
         for seq in seqs:
             if dry_run:
-                answer = await client.get(f"v1/dead-letters/{seq}")
+                answer = await client.get(f"v1/dead-letters/{seq}", _of(group))
                 expect(answer, "seq")
                 put(f"would {action} {seq}") if person else put_json({"seq": seq, "would": action})
                 continue
-            answer = await client.post(f"v1/dead-letters/{seq}/{action}", body)
+            answer = await client.post(f"v1/dead-letters/{seq}/{action}", body, params=_of(group))
             expect(answer, "seq")
             if not person:
                 put_json(answer)
-            elif action == "replay":
+            elif action == "replay" and group is None:
                 put(f"{styled('replayed', fg='green')} {seq} as {answer['redrivenAs']}")
             else:
-                put(f"{styled('discarded', fg='green')} {seq}")
+                put(f"{styled(DONE[action], fg='green')} {seq}")

@@ -45,9 +45,11 @@ SELECT id, stream, name, position,
 FROM group_streams ORDER BY id
 """
 
+# What was redriven is for the stream itself: a group had the event when it came, and has its own dead letters.
 _PAGE = """
 SELECT seq, source_event_id, envelope, received_at, partition_key, 0, payload_sha256 FROM ledger
 WHERE seq > ?1 AND seq <= ?2 AND +stream = ?3 AND envelope IS NOT NULL
+  AND source_system NOT GLOB 'redrive:*'
   AND NOT EXISTS (SELECT 1 FROM group_events WHERE group_id = ?4 AND group_events.seq = ledger.seq)
 ORDER BY seq LIMIT ?5
 """
@@ -60,6 +62,7 @@ WHERE group_id = ?1 AND group_events.state = 0 AND seq NOT IN (SELECT value FROM
 
 _WAITING_BEHIND = """
 SELECT count(*) FROM ledger WHERE seq > ?1 AND +stream = ?2 AND envelope IS NOT NULL
+  AND source_system NOT GLOB 'redrive:*'
   AND NOT EXISTS (SELECT 1 FROM group_events WHERE group_id = ?3 AND group_events.seq = ledger.seq)
 """
 

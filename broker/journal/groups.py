@@ -137,12 +137,21 @@ class GroupBook:
 
     async def unregister(self, pattern: str, name: str, streams: Sequence[str]) -> None:
         """Forget a registration, and the group's copies of these streams with all that they know."""
+        while self._saving is not None:
+            await asyncio.wait([self._saving])
+        # What is not on disk yet is not to get there behind this.
+        gone = [row for row in self._new if row.name == name and row.stream in streams]
+        self._new = [row for row in self._new if row not in gone]
 
         def job(connection: apsw.Connection) -> None:
             connection.execute("DELETE FROM group_registrations WHERE pattern = ? AND name = ?", (pattern, name))
             connection.execute(_FORGOTTEN, (name, _json(streams)))
 
-        await self._journal.append((), job)
+        try:
+            await self._journal.append((), job)
+        except BaseException:
+            self._new += gone
+            raise
 
     # Writing outcomes.
 
@@ -198,7 +207,7 @@ class GroupBook:
         while (self._saving is not None or self._new or self._touched) and self._failures == failures:
             self._save()
             if self._saving is not None:
-                await self._saving
+                await asyncio.wait([self._saving])
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -82,7 +82,13 @@ class Journal:
         loop = asyncio.get_running_loop()
         journal = cls(directory / connection.FILE_NAME, config, clock, loop)
         await loop.run_in_executor(None, journal._start, config, vfs)
-        await journal.groups.load()
+        try:
+            await journal.groups.load()
+        except BaseException as error:
+            await journal.close()
+            if isinstance(error, apsw.Error):
+                raise ConfigError([f"{journal.path}: cannot be read: {error}"]) from error
+            raise
         return journal
 
     def _start(self, config: JournalConfig, vfs: str | None) -> None:

@@ -24,6 +24,7 @@ from broker.contracts.inbound import InboundEvent
 from broker.limits import EVENT_LOG_LINES_MAX
 from broker.ops.line_file import LineFile, check_writable
 from broker.streams.entry import Entry
+from broker.streams.group import Group
 
 log = logging.getLogger(__name__)
 
@@ -137,8 +138,10 @@ class EventLog:
 
     def _of(self, what: str, entry: Entry, first_attempt_at: int | None) -> Record:
         now = self._clock.wall_us()
-        name = entry.stream.name
-        return Record(what, now, name, entry.id, entry.seq, entry.received_at, entry.attempt, first_attempt_at)
+        stream = entry.stream
+        group = {"group": stream.name_of_group} if isinstance(stream, Group) else None
+        of_event = stream.name, entry.id, entry.seq, entry.received_at
+        return Record(what, now, *of_event, entry.attempt, first_attempt_at, more=group)
 
     def _put(self, record: Record) -> None:
         if self.waiting >= EVENT_LOG_LINES_MAX:

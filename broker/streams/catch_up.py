@@ -22,10 +22,11 @@ class CatchUp:
         self._loop = asyncio.get_running_loop()
         self.tasks: set[asyncio.Task[None]] = set()
         """The pages that are being read."""
+        self._closed = False
 
     def look_at(self, stream: Stream) -> None:
         """Read the next page, when the stream is behind, half of its window is free and none is being read."""
-        if not (stream.behind or stream.replays) or stream.paging or not stream.is_half_free:
+        if self._closed or stream.paging or not (stream.behind or stream.replays) or not stream.is_half_free:
             return
         stream.paging = True
         task = self._loop.create_task(self._read_page(stream))
@@ -58,7 +59,8 @@ class CatchUp:
         group.load_replays([Entry(group, *row) for row in rows], may_be_more=may_be_more)
 
     async def close(self) -> None:
-        """Stop reading."""
+        """Stop reading. The last commits may still be announced; what they bring is read after a restart."""
+        self._closed = True
         for task in list(self.tasks):
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

@@ -49,6 +49,12 @@ class Group(Stream):
         self.pending += 1
         return True
 
+    def pass_over(self, seq: int) -> None:
+        """A dead letter of the stream itself was replayed: the group had its event when it came."""
+        self.arrived_seq = seq
+        if not self.behind:
+            self.loaded_seq = max(self.loaded_seq, seq)
+
     def load_replays(self, entries: list[Entry], *, may_be_more: bool) -> None:
         """Take events that are to be delivered again. What does not fit any more is asked for again."""
         self.replays = self.replays or may_be_more

@@ -10,9 +10,10 @@ the ledger costs one walk over it, to find the streams that had events and are n
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
 
-from broker.contracts.names import pattern_matches, stream_name_problem, text_problem
+from broker.contracts.names import pattern_covers, pattern_matches, stream_name_problem, text_problem
 from broker.errors import InUse, NotFound, OverQuota
 from broker.journal.group_queries import Registration
 from broker.limits import GROUP_NAME_BYTES_MAX, GROUP_REGISTRATIONS_MAX, GROUPS_MAX, GROUPS_PER_STREAM_MAX
@@ -37,14 +38,20 @@ class Groups:
         find: Callable[[str], Stream | None],
         make: Callable[[str], Stream],
         streams: Callable[[], Iterable[Stream]],
+        joined: Callable[[Group], None],
+        has_subscribers: Callable[[str, str], bool],
     ) -> None:
         self._book = book
         self._find = find
         self._make = make
         self._streams = streams
+        self._joined = joined
+        self._has_subscribers = has_subscribers
         self._registrations: dict[tuple[str, str], Registration] = {}
         self._count = 0
         self._changing = asyncio.Lock()
+        self._being_registered: frozenset[tuple[str, str]] = frozenset()
+        """Stream and name of the copies that are on their way to the disk: nobody else is to make them."""
 
     def registrations(self) -> Sequence[Registration]:
         """Every registration, the oldest first."""
@@ -64,42 +71,57 @@ class Groups:
 
     def check_room_for(self, stream: str) -> None:
         """Raise OverQuota when the groups that are to have a new stream cannot get a copy any more."""
-        if self._registrations and self._count + len(self._matching(stream)) > GROUPS_MAX:
+        if not self._registrations:
+            return
+        names = {registration.name for registration in self._matching(stream)}
+        if self._count + len(names) > GROUPS_MAX:
             raise OverQuota(
                 f"stream {stream} cannot be made: groups have {GROUPS_MAX} copies of streams already; delete a group"
+            )
+        if len(names) > GROUPS_PER_STREAM_MAX:
+            raise OverQuota(
+                f"stream {stream} cannot be made: {len(names)} groups are to have it, and {GROUPS_PER_STREAM_MAX} may; "
+                "delete a group"
             )
 
     def join_new(self, stream: Stream, last_seq: int) -> None:
         """Give a stream that comes into being to the groups that are to have a copy of it."""
         for registration in self._matching(stream.name):
-            if not self._has(stream, registration.name):
+            is_due = (stream.name, registration.name) in self._being_registered
+            if not is_due and not self._has(stream, registration.name):
                 self._create(stream, registration.name, last_seq, last_seq)
 
-    async def register(self, pattern: str, name: str, *, from_start: bool, last_seq: Callable[[], int]) -> list[Group]:
-        """Make sure that a group of a valid name has its copies; those that are new, once that is on disk."""
+    async def register(self, pattern: str, name: str, *, from_start: bool, last_seq: Callable[[], int]) -> None:
+        """Make sure that a group of a valid name has its copies, on disk too."""
+        await _to_its_end(self._register(pattern, name, from_start, last_seq))
+
+    async def _register(self, pattern: str, name: str, from_start: bool, last_seq: Callable[[], int]) -> None:
         async with self._changing:
             if (pattern, name) in self._registrations:
-                return []
-            registration = Registration(pattern, name, 0 if from_start else last_seq())
+                return
+            now = last_seq()
+            registration = Registration(pattern, name, 0 if from_start else now)
             known = await self._known(pattern, from_start)
-            self._check_room(name, known)
             without = [stream for stream in known if not self._has(self._find(stream), name)]
-            ledgers = await self._book.register(registration, without)
-            added = [
-                self._add(stream, name, ledger, registration.since_seq, last_seq())
-                for stream, ledger in zip(map(self._opened, without), ledgers, strict=True)
-                if not self._has(stream, name)
-            ]
-            self._registrations[pattern, name] = registration
-            return added + self._complete(registration, last_seq())
+            self._check_room(registration, without)
+            self._being_registered = frozenset((stream, name) for stream in without)
+            try:
+                ledgers = await self._book.register(registration, without)
+                for stream, ledger in zip(map(self._opened, without), ledgers, strict=True):
+                    self._add(stream, name, ledger, registration.since_seq, last_seq())
+                self._registrations[pattern, name] = registration
+            finally:
+                self._being_registered = frozenset()
+                for each in self.registrations():  # one of its others may be owed what came into being meanwhile
+                    if each.name == name:
+                        since_seq = registration.since_seq if each is registration else now
+                        self._complete(each._replace(since_seq=since_seq), last_seq())
 
-    def _complete(self, registration: Registration, last_seq: int) -> list[Group]:
+    def _complete(self, registration: Registration, last_seq: int) -> None:
         """Give a group its copies of the streams that came into being while it was written down."""
-        return [
-            self._create(stream, registration.name, registration.since_seq, last_seq)
-            for stream in tuple(self._streams())
-            if pattern_matches(registration.pattern, stream.name) and not self._has(stream, registration.name)
-        ]
+        for stream in tuple(self._streams()):
+            if pattern_matches(registration.pattern, stream.name) and not self._has(stream, registration.name):
+                self._create(stream, registration.name, registration.since_seq, last_seq)
 
     async def _known(self, pattern: str, from_start: bool) -> list[str]:
         """The streams of a pattern that had events, in this process or, if that matters, ever."""
@@ -110,23 +132,32 @@ class Groups:
             names.update(await self._book.streams_of_ledger())
         return sorted(name for name in names if pattern_matches(pattern, name))
 
-    def _check_room(self, name: str, streams: Sequence[str]) -> None:
+    def _check_room(self, registration: Registration, streams: Sequence[str]) -> None:
+        """Raise OverQuota when a registration, or the copies of these streams that it brings, would pass a bound."""
         if len(self._registrations) >= GROUP_REGISTRATIONS_MAX:
             raise OverQuota(f"there are {GROUP_REGISTRATIONS_MAX} groups already; delete one that is not needed")
         if self._count + len(streams) > GROUPS_MAX:
             raise OverQuota(f"groups have {GROUPS_MAX} copies of streams already; delete a group that is not needed")
-        for each in streams:
-            stream = self._find(each)
-            if stream is not None and stream.groups is not None and len(stream.groups) >= GROUPS_PER_STREAM_MAX:
+        pattern, name = registration.pattern, registration.name
+        # Who has all that this one asks for will have each stream that is still to come.
+        covering = {each.name for each in self._registrations.values() if pattern_covers(each.pattern, pattern)}
+        counts = {each: len(stream.groups or ()) for each in streams if (stream := self._find(each)) is not None}
+        for each, count in ((pattern, len(covering - {name})), *counts.items()):
+            if count >= GROUPS_PER_STREAM_MAX:
                 raise OverQuota(
                     f"stream {each} has {GROUPS_PER_STREAM_MAX} groups already; group {name} would be one too many"
                 )
 
     async def unregister(self, pattern: str, name: str) -> None:
         """Forget a registration, and the copies that no other one of the group covers."""
+        await _to_its_end(self._unregister(pattern, name))
+
+    async def _unregister(self, pattern: str, name: str) -> None:
         async with self._changing:
             if (pattern, name) not in self._registrations:
                 raise NotFound(f"there is no group {name!r} of {pattern!r}; GET /v1/groups lists them")
+            if self._has_subscribers(pattern, name):  # there may be no stream yet that says so
+                raise InUse(f"group {name!r} has subscribers to {pattern}; disconnect them first")
             rest = [each.pattern for each in self.registrations() if each.name == name and each.pattern != pattern]
             gone = [
                 stream
@@ -164,9 +195,22 @@ class Groups:
         group = Group(stream.name, stream.rules, name, ledger, position, last_seq)
         stream.groups = {**(stream.groups or {}), name: group}
         self._count += 1
+        self._joined(group)
         return group
 
     def _drop(self, stream: Stream, name: str) -> None:
         rest = {other: group for other, group in (stream.groups or {}).items() if other != name}
         stream.groups = rest or None
         self._count -= 1
+
+
+async def _to_its_end(change: Coroutine[Any, Any, None]) -> None:
+    """Make a change that is not left half done: what is on its way to the disk gets there, whoever gives up waiting."""
+    task = asyncio.ensure_future(change)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # nobody is left to be told
+        raise

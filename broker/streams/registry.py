@@ -5,13 +5,14 @@ each event. Deliveries and their leases are the dispatcher's.
 """
 
 import logging
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from broker.clock import Clock
 from broker.config import Streams as StreamsConfig
 from broker.contracts.inbound import InboundEvent
 from broker.errors import InvalidRequest, NotFound, OverQuota, UnknownStream
+from broker.journal.lives import REDRIVE
 from broker.limits import LEASE_MS_MAX, LEASE_MS_MIN, NACK_DELAY_MS_MAX, STREAMS_MAX
 from broker.streams.dispatch import Dispatcher
 from broker.streams.entry import Entry
@@ -43,7 +44,9 @@ class Registry:
         self._dispatcher = Dispatcher(clock)
         self._committed_seq = 0
         """The newest event that the streams were told of."""
-        self.groups = Groups(book or GroupsInMemory(), self.find, self._make, self.all)
+        self.groups = Groups(
+            book or GroupsInMemory(), self.find, self._make, self.all, self._joined, self._has_subscribers
+        )
         self._offered: dict[Stream, int] = {}
         """Streams that were given events in memory and not pumped yet, and how many."""
 
@@ -90,8 +93,8 @@ class Registry:
         stream = self._streams[name] = Stream(name, self.rule_book.rules_of(name), self._ledger)
         self.groups.join_new(stream, self._committed_seq)
         for subscription in self._patterns:
-            if subscription.wants(name) and (copy := subscription.copy_of(stream)) is not None:
-                subscription.join(copy)
+            if subscription.group is None and subscription.wants(name):
+                subscription.join(stream)
         return stream
 
     def recover(self, name: str, pending: int, last_seq: int) -> None:
@@ -113,7 +116,12 @@ class Registry:
             # What is on disk is taken, also when a new stream of its name would not be made any more.
             stream = self._streams.get(event.stream) or self._make(event.stream)
             self._committed_seq = seq
-            for copy in stream.copies():
+            copies: Sequence[Stream] = stream.copies()
+            if stream.groups is not None and event.source_system.startswith(REDRIVE):
+                copies = (stream,)
+                for group in stream.groups.values():
+                    group.pass_over(seq)
+            for copy in copies:
                 touched[copy] = touched.get(copy, 0) + 1
                 copy.arrive(_entry(copy, seq, event))
         self._pump_touched(touched)
@@ -191,15 +199,17 @@ class Registry:
         """Give a group its copy of a stream, or of every stream of a pattern, if it has none yet."""
         if "*" not in name:
             self.open(name)
-        added = await self.groups.register(name, group, from_start=from_start, last_seq=lambda: self._committed_seq)
-        self._join_patterns(added)
+        await self.groups.register(name, group, from_start=from_start, last_seq=lambda: self._committed_seq)
 
-    def _join_patterns(self, added: Iterable[Group]) -> None:
-        """Subscribers to a pattern of the same group may be there already."""
-        for copy in added:
-            for subscription in self._patterns:
-                if subscription.group == copy.name_of_group and subscription.wants(copy.name):
-                    subscription.join(copy)
+    def _joined(self, copy: Group) -> None:
+        """A group has a copy of a stream: its subscribers to a pattern may be there already."""
+        for subscription in self._patterns:
+            if subscription.group == copy.name_of_group and subscription.wants(copy.name):
+                subscription.join(copy)
+                self._dispatcher.catch_up.look_at(copy)
+
+    def _has_subscribers(self, pattern: str, group: str) -> bool:
+        return any((each.pattern, each.group) == (pattern, group) for each in self._patterns)
 
     def replayed(self, stream: str, group: str) -> None:
         """Dead letters of a group are to be delivered again."""

@@ -1,8 +1,11 @@
 """Consumer groups of an embedded broker: a copy of the stream for each, with a journal and without one."""
 
+import asyncio
+
 import pytest
 
 from broker import Broker
+from broker.embedded.reader import Reader
 from broker.errors import InvalidRequest
 
 STREAM = "agents/Jen/inbox"
@@ -36,3 +39,18 @@ async def test_a_group_goes_on_where_it_was(broker: Broker) -> None:
 async def test_what_is_no_group_is_refused(broker: Broker) -> None:
     with pytest.raises(InvalidRequest, match="group: it has a /"):
         broker.subscribe(STREAM, group="a/b")
+
+
+async def test_whoever_gives_up_waiting_for_a_group_does_not_spoil_it(broker: Broker) -> None:
+    await broker.enqueue(STREAM, 1)
+    for turns in range(6):  # at each turn of the loop that it takes
+        joining = asyncio.create_task(broker.subscribe(STREAM, group=f"g-{turns}").__aenter__())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        joining.cancel()
+        (joined,) = await asyncio.gather(joining, return_exceptions=True)
+        if isinstance(joined, Reader):  # it was in already
+            joined.end()
+        async with asyncio.timeout(30), broker.subscribe(STREAM, ack="auto", group=f"g-{turns}") as reader:
+            await broker.enqueue(STREAM, 2)
+            await anext(reader)

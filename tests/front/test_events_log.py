@@ -11,6 +11,7 @@ from broker.errors import ConfigError
 from tests.conftest import Connect, StartApp
 from tests.journal.conftest import until
 from tests.support.events import STREAM
+from tests.support.groups import taken
 from tests.support.metrics import scrape
 
 MEMORY = "telemetry/door"
@@ -59,6 +60,26 @@ async def test_everything_that_happens_to_an_event_has_its_line_in_order(
         {"event": "deliver", **common, "attempt": 3, "ms": 31001.0},
         {"event": "ack", **common, "attempt": 3, "ms": 31001.0, "sinceFirstDeliveryMs": 31001.0},
         {"event": "enqueue", "stream": MEMORY, "id": "m-1", "seq": 2**52, "ms": 0.0},
+    ]
+
+
+async def test_what_happens_in_a_consumer_group_says_which_it_is(
+    start_app: StartApp, connect: Connect, tmp_path: Path
+) -> None:
+    path = tmp_path / "events.jsonl"
+    app = await start_app({"events": {"log": str(path)}})
+    client = await connect(app.server.address)
+    await client.enqueue("e-1")
+    for query in ({"group": "a"}, {}):
+        async with client.subscribe(**query) as subscriber:
+            await taken(subscriber, 1)
+    await until(lambda: app.core.events_log is not None and app.core.events_log.waiting == 0)
+    assert [(line["event"], line.get("group")) for line in lines_of(path)] == [
+        ("enqueue", None),
+        ("deliver", "a"),
+        ("ack", "a"),
+        ("deliver", None),
+        ("ack", None),
     ]
 
 

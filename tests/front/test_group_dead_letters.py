@@ -168,3 +168,27 @@ async def test_retention_keeps_the_dead_letters_of_a_group(start_app: StartApp, 
     await app.views.store_of("latestPerAgent").save()
     assert await app.core.retention.sweep() == 1
     assert (await client.get("v1/dead-letters/1?group=a")).body["envelope"]["id"] == "e-1"
+
+
+async def test_a_damaged_dead_letter_does_not_keep_back_those_that_are_replayed_with_it(
+    app: App, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.streams.stream.WINDOW_MAX", 2)
+    names = [f"e-{number}" for number in range(5)]
+    await client.enqueue_all(*names)
+    async with client.subscribe(group="a") as subscriber:
+        for _ in range(5 * MAX_DELIVERIES):
+            await subscriber.send(nack=await taken(subscriber, 1, ack=False))
+        await subscriber.settled()
+    await flushed(app)
+    damage = "UPDATE ledger SET envelope = zeroblob(length(envelope)) WHERE seq IN (1, 2, 3)"
+    await app.journal.execute(lambda connection: connection.execute(damage).fetchall())
+    headers = {"Content-Type": "application/json"}
+    content = '{"filter": {"group": "a"}}'
+    async with client.session.post("v1/dead-letters/replay", data=content, headers=headers) as response:
+        assert (await response.text()).splitlines()[-1] == '{"done":5,"total":5,"finished":true}'
+    async with client.subscribe(group="a") as subscriber:
+        assert [name for _ in range(2) for name in await taken(subscriber, 1)] == ["e-3", "e-4"]
+        await nothing_more(subscriber)
+    await flushed(app)
+    assert [seq for seq, _reason in await dead(client)] == [1, 2, 3]

@@ -251,3 +251,15 @@ def test_an_sqlite_with_the_wal_reset_bug_is_refused(version: str, fits: bool) -
     else:
         with pytest.raises(ConfigError, match=f"SQLite {version} has a bug"):
             connection.check_sqlite_version(version)
+
+
+async def test_a_journal_whose_groups_cannot_be_read_is_refused_and_let_go(
+    open_journal: OpenJournal, tmp_path: Path
+) -> None:
+    await (await open_journal()).close()
+    file = apsw.Connection(str(tmp_path / connection.FILE_NAME))
+    file.execute("ALTER TABLE group_streams RENAME TO elsewhere")
+    file.close()
+    for _ in range(2):  # the second finds the directory free
+        with pytest.raises(ConfigError, match=r"cannot be read: .*no such table: group_streams"):
+            await open_journal()

@@ -224,3 +224,11 @@ async def test_the_end_does_not_wait_for_a_page(make: MakeRegistry, ledger: Fake
     await eventually(lambda: ledger.pages_read == 1)
     await registry.close()
     assert not registry._dispatcher.catch_up.tasks
+
+
+async def test_after_the_end_no_page_is_asked_for(registry: Registry, ledger: FakeLedger) -> None:
+    stream = registry.open("s")
+    stream.behind = True
+    await registry.close()
+    registry.committed(ledger.write_all("s", "e-1"))
+    assert registry._dispatcher.catch_up.tasks == set()
