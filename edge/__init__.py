@@ -1,4 +1,44 @@
 """The device side of Courier: an outbox that keeps every event until the broker has it.
 
-Plain Python on purpose: no compiler, no `_fast`, no uvloop, so that it installs on any Pi.
+Plain Python on purpose: aiohttp, apsw and orjson, no compiler, no `_fast`, no uvloop, so that it installs on any Pi.
+
+event      what a program hands in, as the bytes that will be sent
+outbox     the outbox: `put` returns when the event is on disk
+writer     the thread that owns the file, and shares commits
+store      the rows: every statement
+storage    the file: lock, settings, migrations      schema   its tables
+clock      the timeline that rows are scheduled by   backoff  how long to wait
+reserve    room on the disk for letting rows go
+ids, limits, errors
 """
+
+from edge.errors import (
+    DiskFull,
+    EdgeError,
+    EventInvalid,
+    OutboxClosed,
+    OutboxFailed,
+    OutboxFull,
+    OutboxInUse,
+    OutboxUnavailable,
+    OutboxUnusable,
+    SettingsInvalid,
+)
+from edge.outbox import Outbox
+from edge.store import Bounds, Receipt
+
+__all__ = [
+    "Bounds",
+    "DiskFull",
+    "EdgeError",
+    "EventInvalid",
+    "Outbox",
+    "OutboxClosed",
+    "OutboxFailed",
+    "OutboxFull",
+    "OutboxInUse",
+    "OutboxUnavailable",
+    "OutboxUnusable",
+    "Receipt",
+    "SettingsInvalid",
+]
