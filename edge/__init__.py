@@ -2,16 +2,22 @@
 
 Plain Python on purpose: aiohttp, apsw and orjson, no compiler, no `_fast`, no uvloop, so that it installs on any Pi.
 
+edge       an outbox and its sender, as one thing     status  how they stand
 event      what a program hands in, as the bytes that will be sent
 outbox     the outbox: `put` returns when the event is on disk
 writer     the thread that owns the file, and shares commits
 store      the rows: every statement
 storage    the file: lock, settings, migrations      schema   its tables
+sender     brings rows to the server, and deletes each on its own acknowledgement
+feed       which row goes next                       flights  what is on its way
+lines      WebSocket or HTTP                         answers  what a server says
 clock      the timeline that rows are scheduled by   backoff  how long to wait
 reserve    room on the disk for letting rows go
-ids, limits, errors
+ids, rate, limits, errors
 """
 
+from edge.backoff import Backoff
+from edge.edge import Edge
 from edge.errors import (
     DiskFull,
     EdgeError,
@@ -25,11 +31,15 @@ from edge.errors import (
     SettingsInvalid,
 )
 from edge.outbox import Outbox
+from edge.sender import Pace
+from edge.status import Status
 from edge.store import Bounds, Receipt
 
 __all__ = [
+    "Backoff",
     "Bounds",
     "DiskFull",
+    "Edge",
     "EdgeError",
     "EventInvalid",
     "Outbox",
@@ -39,6 +49,8 @@ __all__ = [
     "OutboxInUse",
     "OutboxUnavailable",
     "OutboxUnusable",
+    "Pace",
     "Receipt",
     "SettingsInvalid",
+    "Status",
 ]

@@ -9,6 +9,7 @@ the outbox, in a file and on the wire, and always the same line.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -133,6 +134,17 @@ def _checked(event: Mapping[str, Any], encoded: bytes) -> Event:
             raise EventInvalid(f"the event's {name} {problem}")
     if "payload" not in event:
         raise EventInvalid("the event has no payload")
+    if not isinstance(event["payload"], Mapping):
+        raise EventInvalid("the event's payload is not an object")
+    if not _is_time(event["ts"]):
+        raise EventInvalid(f"the event's ts is no time with its zone, as in 2026-02-16T23:10:21Z: {event['ts']!r}")
     if len(encoded) > EVENT_BYTES_MAX:
         raise EventInvalid(f"the event is {len(encoded)} bytes long; at most {EVENT_BYTES_MAX} are allowed")
     return Event(event["event_id"], encoded)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False

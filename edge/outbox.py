@@ -203,8 +203,9 @@ class Outbox:
             else:
                 job.future.set_result(job.result)
         self._room.set()
-        for watcher in self.watchers:
-            watcher.set()
+        if jobs[0].changes:  # a batch only reads, or only changes
+            for watcher in self.watchers:
+                watcher.set()
 
     # What there is.
 

@@ -297,9 +297,9 @@ class Store:
         """Rows that were never tried, oldest first: a page of them."""
         return self._page(FRESH, (after_seq, until_seq, rows_max), bytes_max)
 
-    def due(self, after: tuple[int, int], rows_max: int, bytes_max: int) -> list[Row]:
+    def due(self, now_us: int, after: tuple[int, int], rows_max: int, bytes_max: int) -> list[Row]:
         """Rows that were tried and may be tried again, the one that is overdue longest first: a page of them."""
-        return self._page(DUE, (self.timeline.now_us(), *after, rows_max), bytes_max)
+        return self._page(DUE, (now_us, *after, rows_max), bytes_max)
 
     def _page(self, statement: str, values: tuple[int, ...], bytes_max: int) -> list[Row]:
         page: list[Row] = []
@@ -311,11 +311,16 @@ class Store:
             page.append(row)
         return page
 
-    def next_due_us(self) -> int | None:
+    def next_due_us(self, now_us: int) -> int | None:
         """When the next row will be due that is not due yet."""
         found: int | None = self.connection.execute(
-            "SELECT min(next_attempt_at) FROM outbox WHERE next_attempt_at > ?", (self.timeline.now_us(),)
+            "SELECT min(next_attempt_at) FROM outbox WHERE next_attempt_at > ?", (now_us,)
         ).get
+        return found
+
+    def oldest_us(self) -> int | None:
+        """When the oldest row was put."""
+        found: int | None = self.connection.execute("SELECT created_at FROM outbox ORDER BY rowid LIMIT 1").get
         return found
 
     def line(self) -> LineState:

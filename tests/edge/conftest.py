@@ -59,7 +59,13 @@ def ids(path: Path) -> list[str]:
 
 def event(event_id: str, payload: Any = 1) -> dict[str, Any]:
     """A small event, whole but for its device."""
-    return {"event_id": event_id, "type": "t", "ts": "2026-01-01T00:00:00Z", "session_id": "s", "payload": payload}
+    return {
+        "event_id": event_id,
+        "type": "t",
+        "ts": "2026-01-01T00:00:00Z",
+        "session_id": "s",
+        "payload": {"n": payload},
+    }
 
 
 async def put_all(outbox: Outbox, *event_ids: str, size: int = 1) -> list[str]:

@@ -27,7 +27,7 @@ def stamp() -> Stamp:
 
 
 def test_a_mapping_gets_what_it_lacks(stamp: Stamp) -> None:
-    event = json.loads(stamp.event({"type": "t", "payload": None}).payload_json)
+    event = json.loads(stamp.event({"type": "t", "payload": {}}).payload_json)
     assert event["event_id"].startswith("evt_")
     assert len(event["event_id"]) == len("evt_") + 26
     assert event == {
@@ -37,7 +37,7 @@ def test_a_mapping_gets_what_it_lacks(stamp: Stamp) -> None:
         "session_id": "sess_of_the_run",
         "device_id": "pi-1",
         "type": "t",
-        "payload": None,
+        "payload": {},
     }
 
 
@@ -67,7 +67,7 @@ def test_ids_sort_by_time_and_never_meet(stamp: Stamp) -> None:
     clock = ManualClock()
     made = []
     for _ in range(100):
-        made.append(Stamp("pi-1", clock=clock).event({"type": "t", "payload": 1}).event_id)
+        made.append(Stamp("pi-1", clock=clock).event({"type": "t", "payload": {}}).event_id)
         clock.advance(1)
     assert made == sorted(made)
     assert len(set(made)) == 100
@@ -82,13 +82,16 @@ def test_ids_sort_by_time_and_never_meet(stamp: Stamp) -> None:
         (b"\xff\xfe", "not JSON"),
         ({"payload": 1}, "no type"),
         ({"type": "t"}, "no payload"),
+        ({"type": "t", "payload": [1]}, "payload is not an object"),
+        ({"type": "t", "payload": {}, "ts": "yesterday"}, "no time"),
+        ({"type": "t", "payload": {}, "ts": "2026-01-01T00:00:00"}, "no time"),
         ({"type": "", "payload": 1}, "type is empty"),
         ({"type": 1, "payload": 1}, "type is not a text"),
         ({"type": "t", "payload": 1, "event_id": "a\x00"}, "control character"),
         ({"type": "t", "payload": 1, "event_id": "e" * (EVENT_ID_BYTES_MAX + 1)}, "256 bytes"),
         ({"type": "t", "payload": {1: 2, "x": object()}}, "cannot be written as JSON"),
-        ({"type": "t", "payload": "\ud800"}, "cannot be written as JSON"),
-        ({"type": "t", "payload": "x" * EVENT_BYTES_MAX}, "at most 1048576"),
+        ({"type": "t", "payload": {"x": "\ud800"}}, "cannot be written as JSON"),
+        ({"type": "t", "payload": {"x": "x" * EVENT_BYTES_MAX}}, "at most 1048576"),
         (b'{"type":"t","payload":"' + b"x" * EVENT_BYTES_MAX, "at most 1048576"),
     ],
 )
@@ -98,16 +101,16 @@ def test_what_is_no_event_is_refused_with_a_reason(given: Any, problem: str, sta
 
 
 def test_an_event_of_the_greatest_size_is_taken_and_one_byte_more_is_not(stamp: Stamp) -> None:
-    empty = len(stamp.event(WHOLE | {"payload": ""}).payload_json)
-    fits = stamp.event(WHOLE | {"payload": "x" * (EVENT_BYTES_MAX - empty)})
+    empty = len(stamp.event(WHOLE | {"payload": {"x": ""}}).payload_json)
+    fits = stamp.event(WHOLE | {"payload": {"x": "x" * (EVENT_BYTES_MAX - empty)}})
     assert len(fits.payload_json) == EVENT_BYTES_MAX
     with pytest.raises(EventInvalid):
-        stamp.event(WHOLE | {"payload": "x" * (EVENT_BYTES_MAX - empty + 1)})
+        stamp.event(WHOLE | {"payload": {"x": "x" * (EVENT_BYTES_MAX - empty + 1)}})
 
 
 def test_without_a_device_id_the_event_must_have_one() -> None:
     with pytest.raises(EventInvalid, match="device_id; give one to the outbox"):
-        Stamp().event({"type": "t", "payload": 1})
+        Stamp().event({"type": "t", "payload": {}})
     assert Stamp().event(WHOLE).event_id == "evt_1"
 
 

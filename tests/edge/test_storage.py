@@ -160,10 +160,14 @@ async def test_delays_survive_a_reboot_whatever_the_clock_says(open_outbox: Open
             await outbox.change(lambda store, at=at: store.reschedule([Attempt("tried", at, "cut")]))
             await outbox.change(lambda store, at=at: store.note_line(LineState(3, at, "cut")))
         async with Outbox(file, device_id="pi-1", clock=ManualClock(wall_us=wall_us)) as again:
-            delay_us = await again.read(lambda store: (store.next_due_us() or 0) - store.timeline.now_us())
+            delay_us = await again.read(
+                lambda store: (store.next_due_us(store.timeline.now_us()) or 0) - store.timeline.now_us()
+            )
             line = await again.read(lambda store: store.line())
             if wall_us == RELEASED_US * 2:
-                assert await again.read(lambda store: store.next_due_us()) is None  # its time has long passed
+                assert (
+                    await again.read(lambda store: store.next_due_us(store.timeline.now_us())) is None
+                )  # its time has long passed
             else:
                 assert delay_us == minute_us
                 assert line == (3, again.now_us() + minute_us, "cut")
@@ -177,7 +181,7 @@ async def test_no_delay_outlives_its_cap(open_outbox: OpenOutbox, path: Path) ->
     with database(path) as connection:
         connection.execute("UPDATE outbox SET next_attempt_at = ?", (2**60,))
     outbox = await open_outbox()
-    due_us = await outbox.read(lambda store: store.next_due_us())
+    due_us = await outbox.read(lambda store: store.next_due_us(store.timeline.now_us()))
     assert due_us is not None
     assert due_us <= outbox.now_us() + RETRY_AFTER_SECONDS_MAX * 1_000_000
 
