@@ -3,6 +3,9 @@
 Plain Python on purpose: aiohttp, apsw and orjson, no compiler, no `_fast`, no uvloop, so that it installs on any Pi.
 
 edge       an outbox and its sender, as one thing     status  how they stand
+sync       the same for programs without asyncio
+daemon     `courier-edge run`                        config, cli, service, notify: what it is told, and tells
+intake     HTTP for other processes on the device    local_socket  JSON lines for them   export  a file for a stick
 event      what a program hands in, as the bytes that will be sent
 outbox     the outbox: `put` returns when the event is on disk
 writer     the thread that owns the file, and shares commits
@@ -34,6 +37,7 @@ from edge.outbox import Outbox
 from edge.sender import Pace
 from edge.status import Status
 from edge.store import Bounds, Receipt
+from edge.sync import SyncEdge
 
 __all__ = [
     "Backoff",
@@ -53,4 +57,5 @@ __all__ = [
     "Receipt",
     "SettingsInvalid",
     "Status",
+    "SyncEdge",
 ]
