@@ -44,11 +44,13 @@ def courier_edge(
 class Child:
     """A process that says a line when it is ready."""
 
-    def __init__(self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None, tracer: Sequence[str] = ()
+    ) -> None:
         self._log = log
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, *command],
+                [*tracer, sys.executable, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -92,9 +94,9 @@ class Child:
 class Daemon(Child):
     """`courier-edge run` with quick retries, on any port."""
 
-    def __init__(self, path: Path, url: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, path: Path, url: str, env: Mapping[str, str] | None = None, tracer: Sequence[str] = ()) -> None:
         settings = {**QUICK, "COURIER_EDGE_PATH": str(path), "COURIER_EDGE_URL": url, "COURIER_EDGE_PORT": "0"}
-        super().__init__(["-m", "edge", "run"], path.with_suffix(".stderr"), {**settings, **(env or {})})
+        super().__init__(["-m", "edge", "run"], path.with_suffix(".stderr"), {**settings, **(env or {})}, tracer)
         self.path = path
         self.socket = Path(f"{path}.sock")
 
