@@ -83,7 +83,7 @@ class _Picking:
     def new(self, places: int) -> None:
         while places > 0 and self._bytes > 0:
             page = self._store.fresh(self._new_at, self._store.last_seq, places, self._bytes)
-            if not page:
+            if not self._fits(page):
                 return
             self._new_at = page[-1].seq
             places -= self._take(page)
@@ -91,7 +91,7 @@ class _Picking:
     def backlog(self) -> None:
         while self.places > 0 and self._bytes > 0:
             page = self._store.fresh(self._backlog_at, self._begin.backlog_until, self.places, self._bytes)
-            if not page:
+            if not self._fits(page):
                 return
             self._backlog_at = page[-1].seq
             self._take(page)
@@ -99,10 +99,16 @@ class _Picking:
     def due(self, places: int) -> None:
         while places > 0 and self._bytes > 0:
             page = self._store.due(self.now_us, self._due_at, places, self._bytes)
-            if not page:
+            if not self._fits(page):
                 return
             self._due_at = (page[-1].next_attempt_at, page[-1].seq)
             places -= self._take(page)
+
+    def _fits(self, page: list[Row]) -> bool:
+        """Whether there is something on a page that there is room for; the first row of a pick always has room."""
+        if page and self.rows and len(page[0].payload_json) > self._bytes:
+            self._bytes = 0
+        return bool(page) and self._bytes > 0
 
     def _take(self, page: list[Row]) -> int:
         """Keep what is not taken already; how many."""

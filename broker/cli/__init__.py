@@ -3,6 +3,7 @@
 serve    run the broker
 pub      put events on a stream
 sub      take events from a stream
+import_  bring the events of an outbox that was carried here
 backup   copy the journal, and verify a copy
 config   check and show the configuration
 token    make tokens
@@ -14,6 +15,7 @@ import click
 
 from broker.cli.backup import backup, verify
 from broker.cli.config import config
+from broker.cli.import_ import import_
 from broker.cli.pub import pub
 from broker.cli.serve import serve
 from broker.cli.sub import sub
@@ -37,6 +39,7 @@ def main() -> None:
 main.add_command(serve)
 main.add_command(pub)
 main.add_command(sub)
+main.add_command(import_)
 main.add_command(backup)
 main.add_command(verify)
 main.add_command(config)

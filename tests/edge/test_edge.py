@@ -1,0 +1,167 @@
+"""The library: what is exported, programs without asyncio, TLS with a private CA, the share of new events."""
+
+import asyncio
+import ssl
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import edge
+from edge import Edge, OutboxClosed, OutboxUnusable, Pace, SettingsInvalid, SyncEdge
+from edge.feed import Positions, pick
+from edge.limits import LIVE_ROWS_MAX
+from edge.lines import Target
+from edge.outbox import Outbox
+from edge.store import Store
+from tests.adversity.conftest import until
+from tests.edge.conftest import event, ids
+from tests.edge.reference_server import ReferenceServer
+from tests.edge.test_carrying import InThread
+from tests.edge.test_sender import PACE, drained, put
+
+
+def test_the_package_exports_what_it_documents_and_needs_nothing_compiled() -> None:
+    assert {"Edge", "Outbox", "SyncEdge", "Bounds", "Pace", "Backoff"} <= set(edge.__all__)
+    unwanted = ("_fast", "uvloop", "msgspec", "click", "yaml", "broker")
+    code = f"import sys, edge, edge.cli; print([name for name in {unwanted} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_program_without_asyncio_puts_from_any_thread(tmp_path: Path, path: Path) -> None:
+    with InThread(tmp_path / "inbox.db") as server:
+        with SyncEdge(server.url, path=path, device_id="pi-1", pace=PACE) as sync:
+            threads = [
+                threading.Thread(target=lambda n=n: [sync.put(event(f"evt_{n}_{i}")) for i in range(20)])
+                for n in range(5)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            sync.drained(timeout=30)
+            assert sync.status().acknowledged == 100
+        assert len(server.stored()) == 100
+    with pytest.raises(OutboxClosed):
+        sync.put(event("evt_late"))
+
+
+def test_an_outbox_that_cannot_be_opened_is_an_error_and_leaves_no_thread(tmp_path: Path) -> None:
+    (tmp_path / "outbox.db").write_bytes(b"no database" * 1000)
+    with pytest.raises(OutboxUnusable), SyncEdge("ws://127.0.0.1:1", path=tmp_path / "outbox.db"):
+        pass
+    with SyncEdge("ws://127.0.0.1:1", path=tmp_path / "good.db", device_id="pi-1") as sync:
+        sync.put(event("evt_1"))
+        with pytest.raises(TimeoutError):
+            sync.drained(timeout=0.05)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "broker", "ftp://x", "http://", "ws://x:0", "ws://x:99999", "http://u:p@x", "ws://x/?a=1"]
+)
+def test_a_url_that_is_none_is_refused_at_once(url: str, path: Path) -> None:
+    with pytest.raises(SettingsInvalid, match="is not a URL"):
+        Edge(url, path=path)
+
+
+def test_a_url_without_a_path_gets_the_one_of_its_kind() -> None:
+    assert Target("ws://x:1").address == "ws://x:1/v1/ingress"
+    assert Target("https://x/").address == "https://x/v1/events"
+    assert Target("http://x/proxy/events").address == "http://x/proxy/events"
+    assert "secret" not in repr(Target("ws://x", "secret"))
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Path:
+    """A private CA, and a certificate of 127.0.0.1 that it has signed."""
+    commands = [
+        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=test-ca",
+        "req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=127.0.0.1",
+    ]
+    (tmp_path / "ext").write_text("subjectAltName=IP:127.0.0.1\n")
+    commands.append(
+        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ext -out server.pem"
+    )
+    for command in commands:
+        subprocess.run(["openssl", *command.split()], cwd=tmp_path, check=True, capture_output=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("transport", ["websocket", "http"])
+async def test_a_private_ca_is_believed_when_it_is_named_and_only_then(
+    transport: str, certificates: Path, path: Path
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+    async with ReferenceServer(certificates / "inbox.db", tls=context) as server:
+        url = server.url if transport == "websocket" else server.http_url
+        async with Edge(url, path=path, device_id="pi-1", pace=PACE) as stranger:
+            sent = await put(stranger, 10)
+            await until(lambda: stranger.sender.failures >= 2, "the certificate is not believed")
+            assert "certificate" in str(stranger.sender.last_error)
+        assert server.stored() == {}
+        async with Edge(url, path=path, device_id="pi-1", pace=PACE, ca_file="/nowhere.pem") as lost:
+            await until(lambda: "no certificates" in str(lost.sender.last_error), "the file is missed")
+        async with Edge(url, path=path, device_id="pi-1", pace=PACE, ca_file=certificates / "ca.pem") as friend:
+            await drained(friend)
+        assert server.stored() == sent
+        assert ids(path) == []
+
+
+async def picks(outbox: Outbox, share: float, count: int, at: Positions) -> tuple[list[str], Positions]:
+    picked = await outbox.read(lambda store: pick(store, at, share, count, 1_000_000, frozenset()))
+    return [row.event_id for row in picked.rows], picked.positions
+
+
+@pytest.mark.parametrize(("share", "new"), [(0.0, 0), (0.25, 5), (0.5, 10), (1.0, 20)])
+async def test_new_events_get_their_share_of_the_places_beside_a_backlog(
+    share: float, new: int, outbox: Outbox
+) -> None:
+    await asyncio.gather(*(outbox.put(event(f"old_{number}")) for number in range(50)))
+    first, at = await picks(outbox, share, 1, Positions())
+    assert first == ["old_0"]
+    await asyncio.gather(*(outbox.put(event(f"new_{number}")) for number in range(50)))
+    found: list[str] = []
+    for size in (1, 2, 3, 4, 10):
+        rows, at = await picks(outbox, share, size, at)
+        found += rows
+    assert sum(each.startswith("new") for each in found) == pytest.approx(new, abs=1)
+    assert [each for each in found if each.startswith("old")] == [f"old_{n + 1}" for n in range(20 - _new(found))]
+    assert [each for each in found if each.startswith("new")] == [f"new_{n}" for n in range(_new(found))]
+    rest, _ = await picks(outbox, share, 1000, at)
+    assert len(set(found) | set(rest)) == 99
+
+
+def _new(found: list[str]) -> int:
+    return sum(each.startswith("new") for each in found)
+
+
+async def test_new_events_that_pile_up_are_a_backlog_themselves(outbox: Outbox) -> None:
+    await outbox.put(event("first"))
+    _, at = await picks(outbox, 0.5, 1, Positions())
+    for start in range(0, LIVE_ROWS_MAX + 1, 500):
+        await asyncio.gather(*(outbox.put(event(f"evt_{number}")) for number in range(start, start + 500)))
+    rows, at = await picks(outbox, 0.5, 2, at)
+    assert rows == ["evt_0", "evt_1"]
+    await outbox.put(event("now"))
+    rows, at = await picks(outbox, 0.5, 2, at)
+    assert "now" in rows
+
+
+async def test_bytes_bound_a_pick_but_never_to_nothing(outbox: Outbox) -> None:
+    for number in range(3):
+        await outbox.put(event(f"evt_{number}", "x" * 1000))
+
+    def small(store: Store) -> list[str]:
+        return [row.event_id for row in pick(store, Positions(), 0.5, 10, 1500, frozenset()).rows]
+
+    assert await outbox.read(small) == ["evt_0"]
+
+
+def test_a_pace_out_of_bounds_is_refused() -> None:
+    for bad in ({"window": 0}, {"window": 10_001}, {"new_share": -0.1}, {"new_share": 1.1}):
+        with pytest.raises(SettingsInvalid):
+            Pace(**bad)
