@@ -4,6 +4,8 @@
     ├─ ConfigError                        (never on the wire)
     ├─ InvalidRequest                     invalid_request            400     no   1007
     │  ├─ InvalidEnvelope                 invalid_envelope           400     no   1007
+    │  │  └─ UnsupportedSchemaVersion     schema_version_unsupported 400     no   1007
+    │  ├─ InvalidTransport                invalid_transport          400     no   1007
     │  └─ UnsupportedContentType          unsupported_content_type   415     no   1003
     ├─ Unauthorized                       unauthorized               401     no   4401
     ├─ Forbidden                          forbidden                  403     no   4403
@@ -16,7 +18,9 @@
     ├─ Saturated                          saturated                  503    yes   1013
     ├─ Draining                           draining                   503    yes   1001
     ├─ StorageUnavailable                 storage_unavailable        503    yes   1013
-    │  └─ StorageFailed                   storage_failed             503    yes   1011
+    │  ├─ StorageFailed                   storage_failed             503    yes   1011
+    │  ├─ EffectFailed                    effect_failed              503    yes   1013
+    │  └─ IngestionUnavailable            ingestion_unavailable      503    yes   1013
     └─ DiskFull                           disk_full                  507    yes   1013
 
 Code, HTTP status, whether a retry can help and the WebSocket close code are stated once, on the
@@ -74,6 +78,18 @@ class InvalidEnvelope(InvalidRequest):
     """The envelope lacks a field, or a field has the wrong type or is out of bounds."""
 
     code = "invalid_envelope"
+
+
+class UnsupportedSchemaVersion(InvalidEnvelope):
+    """The envelope is of a version of its contract that is not known here."""
+
+    code = "schema_version_unsupported"
+
+
+class InvalidTransport(InvalidRequest):
+    """What a Pixel request says about its own delivery lacks a field, or a field is wrong."""
+
+    code = "invalid_transport"
 
 
 class UnsupportedContentType(InvalidRequest):
@@ -182,6 +198,18 @@ class StorageFailed(StorageUnavailable):
 
     code = "storage_failed"
     close_code = 1011
+
+
+class EffectFailed(StorageUnavailable):
+    """An effect of the event failed, so the event was not stored; it may be sent again."""
+
+    code = "effect_failed"
+
+
+class IngestionUnavailable(StorageUnavailable):
+    """What keeps the broker from taking an event just now, in the word of the Pixel contract."""
+
+    code = "ingestion_unavailable"
 
 
 class DiskFull(CourierError):

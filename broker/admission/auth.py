@@ -41,6 +41,14 @@ class Principal:
             if len(scope) == 3
         )
 
+    def may_speak_for(self, device: str) -> bool:
+        """Whether some scope `devices:pattern` covers this device; a lone `*` covers every device."""
+        return any(
+            scope[0] == "devices" and (scope[1] == "*" or pattern_covers(scope[1], device))
+            for scope in self._scopes
+            if len(scope) == 2
+        )
+
     def may_admin(self) -> bool:
         """Whether this caller may do what is for operators: replay and discard dead letters, and the like."""
         return ["admin", "*"] in self._scopes
@@ -48,6 +56,10 @@ class Principal:
     def check_stream(self, stream: str, action: str) -> None:
         """Raise Forbidden unless this caller may `enqueue` to or `subscribe` to a stream."""
         self._check(self.may("streams", stream, action), f"streams:{stream}:{action}")
+
+    def check_device(self, device: str) -> None:
+        """Raise Forbidden unless this caller may send as a device (000)."""
+        self._check(self.may_speak_for(device), f"devices:{device}")
 
     def check_view(self, view: str) -> None:
         """Raise Forbidden unless this caller may read a view."""
@@ -65,10 +77,13 @@ class Principal:
 class Authenticator:
     """Finds the principal of a request."""
 
-    def __init__(self, config: Auth) -> None:
+    def __init__(self, config: Auth, api_key_header: str = API_KEY_HEADER) -> None:
+        self._api_key_header = api_key_header
         self._principals: dict[bytes, Principal] = {}
         self._is_open = not config.tokens
-        self._everybody = Principal(LOCAL, ("streams:*:enqueue", "streams:*:subscribe", "views:*:read", "admin:*"))
+        self._everybody = Principal(
+            LOCAL, ("streams:*:enqueue", "streams:*:subscribe", "devices:*", "views:*:read", "admin:*")
+        )
         self.replace_tokens(config)
 
     def replace_tokens(self, config: Auth) -> None:
@@ -109,9 +124,9 @@ class Authenticator:
             return self._everybody
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
-            token = headers.get(API_KEY_HEADER, "")
+            token = headers.get(self._api_key_header, "")
         if not token:
-            raise Unauthorized(f"a token is needed: send it as 'Authorization: Bearer …' or in {API_KEY_HEADER}")
+            raise Unauthorized(f"a token is needed: send it as 'Authorization: Bearer …' or in {self._api_key_header}")
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found = None
         for known, principal in self._principals.items():

@@ -14,6 +14,7 @@ from broker.contracts.names import stream_name_problem, stream_pattern_problem, 
 from broker.limits import (
     CONFIG_MAP_KEY_BYTES_MAX,
     EVENT_TYPE_BYTES_MAX,
+    HEADER_NAME_BYTES_MAX,
     HOST_NAME_BYTES_MAX,
     PATH_BYTES_MAX,
     PORT_MAX,
@@ -31,6 +32,10 @@ _ORIGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>[^/?#]+)")
 _TOKEN = re.compile(r"[!-~]+")
 _TOKEN_HASH = re.compile(r"sha256:[0-9a-f]{64}")
 _VIEW = re.compile(r"[A-Za-z0-9._-]+")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TAKEN_HEADERS = frozenset(
+    {"authorization", "connection", "content-length", "content-type", "cookie", "host", "origin"}
+)
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
@@ -115,6 +120,15 @@ def principal_problem(name: str) -> str | None:
     return text_problem(name, PRINCIPAL_NAME_BYTES_MAX)
 
 
+def header_problem(name: str) -> str | None:
+    """What is wrong with `name` as a header that carries a token."""
+    if not _HEADER.fullmatch(name):
+        return "it is empty, or has characters that the name of a header cannot have"
+    if name.lower() in _TAKEN_HEADERS:
+        return "it has a meaning of its own"
+    return text_problem(name, HEADER_NAME_BYTES_MAX)
+
+
 def directory_problem(directory: str) -> str | None:
     """What is wrong with `directory` as a path that the system can open."""
     if directory.startswith("~"):
@@ -142,6 +156,7 @@ SCOPE = Grammar("a scope", scope_problem)
 TOKEN = Grammar("a bearer token", token_problem)
 TOKEN_HASH = Grammar("the SHA-256 of a token", token_hash_problem)
 PRINCIPAL = Grammar("the name of a principal", principal_problem)
+HEADER = Grammar("the name of a header", header_problem)
 DIRECTORY = Grammar("the path of a directory", directory_problem)
 STREAM = Grammar("the name of a stream", stream_name_problem)
 PATTERN = Grammar("a stream pattern", stream_pattern_problem)

@@ -36,6 +36,7 @@ Sender = Annotated[str, Meta(extra={"grammar": grammar.SOURCE})]
 EventType = Annotated[str, Meta(extra={"grammar": grammar.EVENT_TYPE})]
 Tag = Annotated[str, Meta(extra={"grammar": grammar.TAG})]
 MapKey = Annotated[str, Meta(extra={"grammar": grammar.MAP_KEY})]
+Directory = Annotated[str, Meta(extra={"grammar": grammar.DIRECTORY})]
 HeaderValue = str | int | float | bool
 
 
@@ -289,6 +290,33 @@ class Auth(Section, frozen=True, kw_only=True):
     ] = ()
 
 
+class Pixel(Section, frozen=True, kw_only=True):
+    """How the events of game-server plugins are taken."""
+
+    api_key_header: Annotated[
+        str,
+        Meta(extra={"grammar": grammar.HEADER}, description="The header in which a token may come, besides a bearer."),
+    ] = "X-Pixel-Control-Api-Key"
+    schemas: Annotated[
+        Directory | None, Meta(description="A directory with schemas of more versions, and of payloads.")
+    ] = None
+    payload_schemas: Annotated[
+        Literal["enforce", "off", "warn"],
+        Meta(
+            description="What a payload that breaks its schema comes to: `enforce` refuses it, `warn` notes it on the "
+            "receipt, `off` does not look."
+        ),
+    ] = "warn"
+
+
+class CloudEvents(Section, frozen=True, kw_only=True):
+    """Where CloudEvents go."""
+
+    stream: Annotated[
+        StreamName | None, Meta(description="The stream of those whose `subject` does not name one; null refuses them.")
+    ] = None
+
+
 class Log(Section, frozen=True, kw_only=True):
     """What the broker says about itself."""
 
@@ -317,4 +345,6 @@ class Config(Section, frozen=True, kw_only=True):
         tuple[Trigger, ...], Meta(description="Rules that are evaluated when an envelope is inserted.")
     ] = ()
     auth: Annotated[Auth, Meta(description="Who may do what.")] = Auth()
+    pixel: Annotated[Pixel, Meta(description="How the events of game-server plugins are taken.")] = Pixel()
+    cloudevents: Annotated[CloudEvents, Meta(description="Where CloudEvents go.")] = CloudEvents()
     log: Annotated[Log, Meta(description="What the broker says about itself.")] = Log()

@@ -1,10 +1,15 @@
 """Wire shapes: what the outside may send, and the one shape that all of it takes on inside.
 
-names        the grammar of stream names and patterns
-json_bytes   what must hold of JSON bytes besides their grammar
-inbound      InboundEvent, the shape that every contract's events take
-courier      the Courier contract: POST /v1/enqueue
+names          the grammar of stream names and patterns
+json_bytes     what must hold of JSON bytes besides their grammar
+times          times as the contracts write them
+inbound        InboundEvent, the shape that every contract's events take
+courier        the Courier contract: POST /v1/enqueue
+skyra          the Skyra contract: WS /v1/ingress, POST /v1/events
+pixel          the Pixel contract: POST /plugin/events
+pixel_schemas  its JSON Schemas, compiled
+cloudevents    CloudEvents 1.0: POST /v1/cloudevents
 
-Nothing here opens a socket or a file. What comes in is checked against these grammars before anything
-else in the broker sees it.
+Nothing here opens a socket. The only files are the schemas, which are read once, at the start. What comes in is
+checked against these grammars before anything else in the broker sees it.
 """

@@ -30,3 +30,5 @@ class InboundEvent(NamedTuple):
     partition_key: str | None = None
     """Events of one stream with the same key are delivered in order, one at a time (003, phase B)."""
     transport_attempt: int | None = None
+    notes: str | None = None
+    """What the broker keeps beside the envelope, as a JSON object: what its headers said, what was found odd (001)."""

@@ -1,6 +1,9 @@
-"""What must hold of JSON bytes besides their grammar: valid UTF-8, and not too deep."""
+"""What must hold of JSON bytes besides their grammar: valid UTF-8, not too deep, no field that is there twice."""
 
 import re
+from collections.abc import Collection
+
+import msgspec
 
 from broker.errors import InvalidRequest
 from broker.limits import JSON_DEPTH_MAX
@@ -37,3 +40,37 @@ def check_depth(data: bytes) -> None:
                 )
         elif match[2]:
             depth -= 1
+
+
+_KEYS_AND_BRACKETS = re.compile(rb'("(?:[^"\\]++|\\.)*+")(\s*+:)?|([\[{])|([\]}])', re.DOTALL)
+
+
+def repeated_key(data: bytes, names: Collection[str]) -> str | None:
+    """One of these keys of an object that is there twice, however it is spelled; None if all are there once at most.
+
+    Which of two values counts is for each parser to say, so two readers of the same bytes could see two events.
+    The object has been decoded, so its grammar is known to be right. Few need more than a count of each name.
+    """
+    if b"\\u" not in data and all(data.count(b'"%b"' % name.encode()) <= 1 for name in names):
+        return None
+    seen = set()
+    depth = 0
+    for match in _KEYS_AND_BRACKETS.finditer(data):
+        if match[3]:
+            depth += 1
+        elif match[4]:
+            depth -= 1
+        elif depth == 1 and match[2]:
+            name = _key(match[1])
+            if name in seen and name in names:
+                return name
+            seen.add(name)
+    return None
+
+
+def _key(quoted: bytes) -> str:
+    """A key as text; one that cannot be read is none that anybody asks for."""
+    try:
+        return msgspec.json.decode(quoted, type=str)
+    except msgspec.MsgspecError:
+        return ""

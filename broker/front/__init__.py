@@ -8,6 +8,12 @@ enqueue       POST /v1/enqueue
 publish       WS /v1/publish
 subscribe     WS /v1/subscribe
 control       the control frames of a subscriber
+ingress       WS /v1/ingress and POST /v1/events
+pixel         POST /plugin/events
+cloudevents   POST /v1/cloudevents
+producers     the sockets of producers, whatever they send
+answers       what waits to be told to one producer
+commits       waiting for a commit
 line          the way out of one socket: frames in one write
 sockets       the open sockets of an endpoint, and their orderly end
 queries       GET of streams, figures, events and receipts

@@ -1,10 +1,11 @@
-"""The AsyncAPI document: the two WebSockets, from the table of endpoints and the shapes of their frames."""
+"""The AsyncAPI document: the WebSockets, from the table of endpoints and the shapes of their frames."""
 
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw
 
+from broker.contracts.skyra import Event
 from broker.front import shapes
 from broker.front.endpoints import ENDPOINTS, Endpoint
 from broker.front.openapi import info
@@ -93,6 +94,7 @@ class DeliveryBatch(Shape):
 
 FRAMES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "publish": ((shapes.EnqueueRequest,), (Window, PublishAck, shapes.Error)),
+    "ingress": ((Event,), (Window, shapes.SkyraAck, shapes.SkyraNack)),
     "subscribe": ((Credit, Ack, Nack, Extend), (Delivery, DeliveryBatch, shapes.Error)),
 }
 """What each socket takes, and what it sends."""

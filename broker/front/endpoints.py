@@ -6,6 +6,8 @@ A test compares it with the routes of a running broker, so whoever adds a route 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from broker.contracts.cloudevents import BATCHED, STRUCTURED, CloudEvent
+from broker.contracts.skyra import Event
 from broker.front import shapes
 from broker.front.requests import JSON, NDJSON
 from broker.limits import DELIVER_BATCH_MAX, PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX, SEQ_MAX, STREAM_NAME_BYTES_MAX
@@ -25,6 +27,13 @@ class Parameter(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Many:
+    """An array whose elements are each one of some types."""
+
+    of: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
 class Endpoint:
     """One method of one path."""
 
@@ -36,12 +45,12 @@ class Endpoint:
     """Which scope a token needs; None if any token will do."""
     needs_token: bool = True
     parameters: tuple[Parameter, ...] = ()
-    bodies: dict[str, type[Any]] = field(default_factory=dict)
-    """What may be sent, by content type; of NDJSON, one line."""
+    bodies: dict[str, Any] = field(default_factory=dict)
+    """What may be sent, by content type; a tuple for one of several; of NDJSON, one line."""
     answers: dict[str, Any] = field(default_factory=dict)
-    """What is answered with 200, by content type; of NDJSON, what one line may be."""
+    """What is answered with 200, by content type; a tuple for one of several; of NDJSON, what one line may be."""
     example: Any = None
-    """A body in JSON."""
+    """A body of the first content type."""
     not_ready: type[Any] | None = None
     """What is answered with 503, if that is not an error."""
 
@@ -80,6 +89,38 @@ _EXAMPLE_REQUEST = {
         "payload": {"wave": "B", "title": "Plan xenoctl CLI"},
     },
 }
+_EXAMPLE_DEVICE_EVENT = {
+    "schema_version": 1,
+    "event_id": "evt_01JZ4J1NZ0A1G8R4J8X3P4H2WG",
+    "type": "proposal.task",
+    "ts": "2026-02-16T23:10:21Z",
+    "session_id": "sess_01JZ4J1M9V52K8GSRP8YQ0N2YA",
+    "device_id": "pi-livingroom-01",
+    "payload": {"intent": "server.log_summary", "confidence": 0.84},
+}
+_EXAMPLE_PLUGIN_EVENT = {
+    "envelope": {
+        "event_name": "pixel_control.lifecycle.maniaplanet_beginmatch",
+        "schema_version": "2026-02-19.1",
+        "event_id": "pc-evt-lifecycle-maniaplanet_beginmatch-1739980000001",
+        "event_category": "lifecycle",
+        "source_callback": "ManiaPlanet.BeginMatch",
+        "source_sequence": 1739980000001,
+        "source_time": 1739980000,
+        "idempotency_key": "pc-idem-7a6c3048c4b6e4a2df4f59650e2dc71bdffb3e65",
+        "payload": {},
+        "metadata": {},
+    },
+    "transport": {"attempt": 1, "max_attempts": 3, "retry_backoff_ms": 250, "auth_mode": "api_key"},
+}
+_EXAMPLE_CLOUDEVENT = {
+    "specversion": "1.0",
+    "id": "A234-1234-1234",
+    "source": "https://example.com/sensors",
+    "type": "com.example.door.opened",
+    "subject": "sensors/door",
+    "data": {"open": True},
+}
 _FILTER = (
     _text("stream", "only of this stream; * stands for anything"),
     _text("type", "only of this type"),
@@ -102,6 +143,32 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "GET", "/v1/publish", "publish", "A WebSocket that takes events and acknowledges them",
         "streams:STREAM:enqueue",
+    ),
+    Endpoint(
+        "POST", "/v1/events", "deviceEvents",
+        "Store an event of a device, or an array of them; answered when they are on disk", "devices:DEVICE",
+        bodies={JSON: (Event, Many((Event,)))},
+        example=_EXAMPLE_DEVICE_EVENT,
+        answers={JSON: (shapes.SkyraAck, Many((shapes.SkyraAck, shapes.SkyraNack)))},
+    ),
+    Endpoint(
+        "POST", "/plugin/events", "pluginEvents",
+        "Store an event of a game-server plugin; refusals are answered with 200 too", "streams:pixel/CATEGORY:enqueue",
+        bodies={JSON: shapes.PixelRequest},
+        example=_EXAMPLE_PLUGIN_EVENT,
+        answers={JSON: (shapes.PixelAcceptance, shapes.PixelRefusal)},
+    ),
+    Endpoint(
+        "POST", "/v1/cloudevents", "cloudevents",
+        "Store CloudEvents 1.0, structured, batched, or binary (attributes in ce- headers, any content type)",
+        "streams:STREAM:enqueue",
+        bodies={STRUCTURED: CloudEvent, BATCHED: Many((CloudEvent,))},
+        example=_EXAMPLE_CLOUDEVENT,
+        answers={JSON: (shapes.EnqueueReply, Many((shapes.EnqueueReply,)))},
+    ),
+    Endpoint(
+        "GET", "/v1/ingress", "ingress", "A WebSocket that takes the events of devices and acknowledges them",
+        "devices:DEVICE",
     ),
     Endpoint(
         "GET", "/v1/subscribe", "subscribe", "A WebSocket that delivers the events of streams",

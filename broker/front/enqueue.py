@@ -1,7 +1,5 @@
 """`POST /v1/enqueue`: one event, or many as lines of JSON."""
 
-import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -12,6 +10,7 @@ from broker.admission.gate import Gate
 from broker.contracts import courier
 from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError, Draining, InvalidRequest, TooLarge
+from broker.front.commits import committed
 from broker.front.guard import PRINCIPAL
 from broker.front.replies import error_frame, json_response
 from broker.front.requests import JSON, NDJSON, check_content_type
@@ -32,7 +31,7 @@ class Enqueue:
         if request.content_type == NDJSON:
             return await self._many(request[PRINCIPAL], body)
         event = self._gate.admit(request[PRINCIPAL], body)
-        answer = _answer(event, 0, await self._committed((event,)))
+        answer = _answer(event, 0, await committed(self._gate, (event,)))
         if isinstance(answer, CourierError):
             raise answer
         return json_response(answer)
@@ -57,7 +56,7 @@ class Enqueue:
         if not answers:
             raise InvalidRequest('the body has no line; send one {"to": stream, "envelope": {…}} a line')
         if events:
-            receipts = await self._committed(events)
+            receipts = await committed(self._gate, events)
             for position, (place, number) in enumerate(places):
                 answer = _answer(events[position], position, receipts)
                 if isinstance(answer, CourierError):
@@ -65,21 +64,6 @@ class Enqueue:
                 else:
                     answers[place] = orjson.dumps(answer)
         return web.Response(body=b"\n".join([*answers, b""]), content_type=NDJSON)
-
-    async def _committed(self, events: Sequence[InboundEvent]) -> Receipts:
-        """Submit events together, and wait for their commit; raise what kept them from it."""
-        committed: asyncio.Future[Receipts] = asyncio.get_running_loop().create_future()
-
-        def done(outcome: Any) -> None:
-            if committed.done():
-                return
-            if isinstance(outcome, Exception):
-                committed.set_exception(outcome)
-            else:
-                committed.set_result(outcome)
-
-        self._gate.submit(events, done)
-        return await committed
 
 
 def _lines(body: bytes) -> list[bytes]:

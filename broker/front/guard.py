@@ -33,6 +33,8 @@ class Guard:
         self._hosts = {config.host.strip("[]").lower()} | {h.lower() for h in config.allowed_hosts}
         self._origins = frozenset(origin.lower() for origin in config.allowed_origins)
         self._authenticator = authenticator
+        self.speakers: dict[str, Callable[[CourierError], web.StreamResponse]] = {}
+        """How errors are told on the paths of contracts that have words of their own for them."""
 
     def _check(self, request: web.Request) -> None:
         host = request.headers.get("Host", "").lower()
@@ -50,24 +52,25 @@ class Guard:
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check, call, and turn what went wrong into an answer in the one error shape."""
+        told = self.speakers.get(request.path, error_response)
         try:
             self._check(request)
             return await handler(request)
         except CourierError as error:
-            return error_response(error)
+            return told(error)
         except web.HTTPException as refused:
             if refused.status < 400:
                 raise
             return _refusal(request, refused)
         except BodyTooSlow:
-            return error_response(too_slow())
+            return told(too_slow())
         except web.RequestPayloadError as error:
-            return error_response(InvalidRequest(f"the body cannot be read: {error}"))
+            return told(InvalidRequest(f"the body cannot be read: {error}"))
         except ConnectionError:  # nobody is there to be answered, and nothing is wrong here
-            return error_response(InvalidRequest("the connection was lost in the middle of the request"))
+            return told(InvalidRequest("the connection was lost in the middle of the request"))
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
-            return error_response(CourierError("the broker met an error of its own; its log has the details"))
+            return told(CourierError("the broker met an error of its own; its log has the details"))
 
 
 def _refusal(request: web.Request, refused: web.HTTPException) -> web.Response:

@@ -9,7 +9,7 @@ import msgspec
 from broker.admission.auth import API_KEY_HEADER
 from broker.errors import ConfigError, CourierError
 from broker.front import shapes
-from broker.front.endpoints import ENDPOINTS, Endpoint
+from broker.front.endpoints import ENDPOINTS, Endpoint, Many
 from broker.front.requests import JSON, NDJSON
 
 _REFERENCE = "#/components/schemas/{name}"
@@ -29,8 +29,28 @@ def wire_types() -> list[Any]:
     found: dict[Any, None] = {shapes.Error: None}
     for endpoint in ENDPOINTS:
         for wire in (*endpoint.bodies.values(), *endpoint.answers.values()):
-            found |= dict.fromkeys(wire if isinstance(wire, tuple) else (wire,))
+            found |= dict.fromkeys(_types(wire))
     return list(found)
+
+
+def _types(wire: Any) -> Iterator[Any]:
+    """The types that a body or an answer is made of."""
+    if isinstance(wire, Many):
+        wire = wire.of
+    if not isinstance(wire, tuple):
+        yield wire
+        return
+    for each in wire:
+        yield from _types(each)
+
+
+def _schema(wire: Any, by_type: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    """The schema of a body or an answer."""
+    if isinstance(wire, Many):
+        return {"type": "array", "items": _schema(wire.of, by_type)}
+    if isinstance(wire, tuple):
+        return {"anyOf": [_schema(each, by_type) for each in wire]}
+    return by_type[wire]
 
 
 def info(title: str) -> dict[str, Any]:
@@ -47,7 +67,7 @@ def schemas() -> tuple[dict[Any, dict[str, Any]], dict[str, Any]]:
     return dict(zip(types, found, strict=True)), components
 
 
-def openapi() -> dict[str, Any]:
+def openapi(api_key_header: str = API_KEY_HEADER) -> dict[str, Any]:
     """The document, version 3.1."""
     by_type, components = schemas()
     paths: dict[str, Any] = {}
@@ -63,7 +83,7 @@ def openapi() -> dict[str, Any]:
             "responses": {"Error": _refusal()},
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
-                "apiKey": {"type": "apiKey", "in": "header", "name": API_KEY_HEADER},
+                "apiKey": {"type": "apiKey", "in": "header", "name": api_key_header},
             },
         },
     }
@@ -95,7 +115,7 @@ def _operation(endpoint: Endpoint, by_type: dict[Any, dict[str, Any]]) -> dict[s
     if endpoint.bodies:
         content = _content(endpoint.bodies, by_type)
         if endpoint.example is not None:
-            content[JSON]["example"] = endpoint.example
+            content[next(iter(endpoint.bodies))]["example"] = endpoint.example
         operation["requestBody"] = {"required": True, "content": content}
     return operation
 
@@ -104,11 +124,11 @@ def _content(types: dict[str, Any], by_type: dict[Any, dict[str, Any]]) -> dict[
     """Content by its type. A stream of lines has no schema in OpenAPI 3.1; that of one line stands beside it."""
     content: dict[str, Any] = {}
     for kind, wire in types.items():
-        if kind == JSON:
-            content[kind] = {"schema": by_type[wire]}
+        if kind != NDJSON:
+            content[kind] = {"schema": _schema(wire, by_type)}
         else:
             lines = wire if isinstance(wire, tuple) else (wire,)
-            content[kind] = {"schema": _LINES, "x-line-schema": {"anyOf": [by_type[line] for line in lines]}}
+            content[kind] = {"schema": _LINES, "x-line-schema": _schema(lines, by_type)}
     return content
 
 

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from typing import Any, Protocol
 
+import orjson
 from aiohttp import web
 from msgspec import Raw
 
@@ -110,14 +111,14 @@ class Queries:
             principal.check_stream(source.removeprefix(_SOURCE_OF_STREAMS), "subscribe")
         found = await self._readers.run(reader.receipt, source, event_id)
         try:
-            if found is not None:
+            if found is not None and source != principal.name:  # a producer may see what became of its own events
                 principal.check_stream(found["stream"], "subscribe")
         except Forbidden:
             found = None  # whoever may not see it does not learn that it is there
         if found is None:
             raise NotFound(
                 f"no event {event_id[:300]!r} was accepted from {source[:300]!r}; events of /v1/enqueue come from "
-                "stream:NAME, with every / of it written as %2F"
+                "stream:NAME, with every / of it written as %2F; those of devices come from the name of their token"
             )
         return shape_response(self._receipt(source, event_id, found))
 
@@ -141,4 +142,5 @@ class Queries:
             redriven_as=found["redriven_as"],
             payload_sha256=found["payload_sha256"],
             emptied=bool(found["emptied"]),
+            notes=None if found["notes"] is None else orjson.loads(found["notes"]),
         )

@@ -1,6 +1,8 @@
 """Answers as bytes: the one place where an error becomes a status, a body or a frame."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -14,10 +16,13 @@ def json_response(body: dict[str, Any], status: int = 200, headers: dict[str, st
     return web.Response(body=orjson.dumps(body), status=status, content_type="application/json", headers=headers)
 
 
-def error_response(error: CourierError) -> web.Response:
-    """`{"error": {…}}` with the status of the error, and `Retry-After` when a retry can help."""
+def error_response(error: CourierError, beside: Mapping[str, Any] = MappingProxyType({})) -> web.Response:
+    """`{"error": {…}}` with the status of the error, and `Retry-After` when a retry can help.
+
+    A contract may have fields of its own `beside` it.
+    """
     headers = {"Retry-After": str(error.retry_after_seconds)} if error.retryable else None
-    answer = json_response({"error": error.as_dict()}, error.status, headers)
+    answer = json_response({**beside, "error": error.as_dict()}, error.status, headers)
     if isinstance(error, Draining | RequestTimeout):
         answer.force_close()  # else a busy client would keep its connection, and the broker, alive
     return answer

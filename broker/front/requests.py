@@ -24,6 +24,13 @@ def check_content_type(request: web.Request, *allowed: str) -> None:
         raise UnsupportedContentType(f"the content type is {request.content_type!r}; send JSON as {kinds}")
 
 
+def check_not_packed(request: web.Request) -> None:
+    """Raise UnsupportedContentType for a body that is compressed: what is stored is what was sent."""
+    packed = request.headers.get("Content-Encoding", "identity")
+    if packed.strip().lower() != "identity":
+        raise UnsupportedContentType(f"the body is encoded as {packed[:40]!r}; send it uncompressed")
+
+
 async def json_body(request: web.Request, kind: type[T]) -> T:
     """The body as a struct; raise InvalidRequest for one that does not have its shape."""
     check_content_type(request, JSON)

@@ -4,6 +4,8 @@ journal        what the other rooms see: append, mark, read, close
 submission     what is handed to the writer, and what comes back
 writer         the thread that owns the write connection
 batch          one group commit
+effects        what is done for an event in its own transaction
+pixel_servers  the effect that comes with the broker
 statements     the SQL of the hot path
 schema         the tables, as numbered steps
 connection     opening the file, with its settings verified
@@ -11,6 +13,7 @@ checkpointer   keeps the WAL short
 reader         queries, on connections that cannot write
 browse         looking through one stream, whatever its events' state
 dead_letters   what was given up, and how it comes back
+rejections     what was refused, as far as it is kept
 retention      finished events give up their contents
 backup         a copy of the journal, and the proof that it is whole
 health         how it is doing

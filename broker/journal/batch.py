@@ -1,5 +1,6 @@
 """One group commit: the submissions that go to the disk together."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from _fast import Written
@@ -12,7 +13,7 @@ from broker.journal.submission import Receipts, Submission
 class Batch:
     """Submissions, the state changes that ride along, and, after the commit, what became of them."""
 
-    __slots__ = ("changes", "error", "events", "job_results", "submissions", "written")
+    __slots__ = ("changes", "error", "events", "job_results", "refusals", "submissions", "written")
 
     def __init__(self, submissions: list[Submission], changes: list[StateChange]) -> None:
         self.submissions = submissions
@@ -23,11 +24,34 @@ class Batch:
         self.written: Written | None = None
         self.error: CourierError | None = None
         self.job_results: dict[int, Any] = {}
+        self.refusals: dict[int, CourierError] = {}
+        """Why events were taken out again, by their place among all of the batch."""
 
     @property
-    def has_jobs(self) -> bool:
-        """Whether a submission brought a job, so that the transaction must stay open for it."""
-        return any(submission.job is not None for submission in self.submissions)
+    def stays_open(self) -> bool:
+        """Whether a submission brought a job or has effects, so that the transaction must stay open for them."""
+        return any(submission.job is not None or submission.effects for submission in self.submissions)
+
+    def with_effects(self, written: Written) -> Iterator[tuple[int, InboundEvent]]:
+        """The new events that were submitted with effects, with their sequences."""
+        start = 0
+        for submission in self.submissions:
+            end = start + len(submission.events)
+            if submission.effects:
+                seqs = written.seqs[start:end]
+                yield from ((seq, event) for seq, event in zip(seqs, submission.events, strict=True) if seq > 0)
+            start = end
+
+    def take_out(self, written: Written, failed: Mapping[int, CourierError]) -> None:
+        """Count events that were taken out again as refused, and with them their duplicates in this batch."""
+        if not failed:
+            self.refusals = {}
+            return
+        seqs = written.seqs
+        self.refusals = {at: failed[abs(seq)] for at, seq in enumerate(seqs) if abs(seq) in failed}
+        for at in self.refusals:
+            seqs[at] = 0
+            written.duplicates.pop(at, None)
 
     def new_events(self) -> list[tuple[int, InboundEvent]]:
         """The events that were not there before, with their sequences, in order."""
@@ -52,5 +76,6 @@ class Batch:
                 submission.done(job_result)
             else:
                 own = {at - start: duplicates[at] for at in range(start, end) if at in duplicates} if duplicates else {}
-                submission.done(Receipts(seqs[start:end], own, job_result))
+                refused = {at - start: error for at, error in self.refusals.items() if start <= at < end}
+                submission.done(Receipts(seqs[start:end], own, job_result, refused))
             start = end

@@ -23,6 +23,7 @@ from broker.errors import ConfigError, CourierError, Saturated, StorageFailed, S
 from broker.journal import connection, reader, schema
 from broker.journal.batch import Batch
 from broker.journal.checkpointer import Checkpointer
+from broker.journal.effects import Effects
 from broker.journal.health import JournalHealth
 from broker.journal.reader import Backlog, ReaderPool, StoredEvent
 from broker.journal.statements import StateChange
@@ -61,6 +62,8 @@ class Journal:
         self.on_fatal: Callable[[str], None] = lambda _reason: None
         """Told once, on the loop, that nothing can be acknowledged any more."""
         self.health = JournalHealth(on_fatal=lambda reason: self._call(self._fatal, reason))
+        self.effects = Effects()
+        """What is done for events in the transaction that stores them."""
         self._writer: Writer
         self._resources = ExitStack()
         self.readers: ReaderPool
@@ -100,6 +103,7 @@ class Journal:
                 on_taken=self._taken,
                 linger_ms=config.linger_ms,
                 after_commit=checkpointer.after_commit,
+                effects=self.effects,
             )
             checkpointer.start()
             undo.callback(checkpointer.stop)
@@ -133,9 +137,11 @@ class Journal:
             raise Saturated(f"{self._writer.queued} events wait for the disk already; slow down, and send it again")
         self._writer.submit(submission)
 
-    def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
+    def submit_events(
+        self, events: Sequence[InboundEvent], done: Callable[..., None], job: Job | None = None, effects: bool = False
+    ) -> None:
         """Queue events whose outcome `done` learns, as `submit` does."""
-        self.submit(Submission(events, done))
+        self.submit(Submission(events, done, job, effects))
 
     async def room(self, events: int) -> None:
         """Wait until so many events may be submitted."""

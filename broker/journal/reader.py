@@ -62,7 +62,7 @@ SELECT stream, count(*), max(seq) FROM ledger INDEXED BY ledger_pending WHERE st
 _RECEIPT = """
 SELECT seq, contract, stream, type, process_state, process_attempts, process_error, redriven_as, received_at,
   ingest_last_seen_at, ingest_attempt_count, duplicate_count, payload_conflict_count, processed_at,
-  lower(hex(payload_sha256)) AS payload_sha256, envelope IS NULL AS emptied
+  lower(hex(payload_sha256)) AS payload_sha256, envelope IS NULL AS emptied, notes
 FROM ledger WHERE source_system = ?1 AND source_event_id = ?2
 """
 
@@ -128,7 +128,7 @@ def receipt(connection: apsw.Connection, source_system: str, source_event_id: st
 _RECEIPT_COLUMNS = (
     "seq", "contract", "stream", "type", "process_state", "process_attempts", "process_error", "redriven_as",
     "received_at", "ingest_last_seen_at", "ingest_attempt_count", "duplicate_count", "payload_conflict_count",
-    "processed_at", "payload_sha256", "emptied",
+    "processed_at", "payload_sha256", "emptied", "notes",
 )  # fmt: skip
 
 

@@ -142,7 +142,24 @@ FROM ledger;
 
 _PARTITIONS = "ALTER TABLE ledger ADD COLUMN partition_key TEXT;"
 
-MIGRATIONS: tuple[str, ...] = (_LEDGER + _BESIDE_THE_LEDGER + _VIEWS, _PARTITIONS)
+_CONTRACTS = """
+ALTER TABLE ledger ADD COLUMN notes TEXT;
+
+CREATE TABLE pixel_servers (
+  dedupe_scope            TEXT NOT NULL,
+  server_login            TEXT NOT NULL,
+  plugin_version          TEXT,
+  registration_at         INTEGER,
+  registration_emitted_at TEXT,
+  registration_sequence   INTEGER,
+  heartbeat_at            INTEGER,
+  heartbeat_emitted_at    TEXT,
+  heartbeat_sequence      INTEGER,
+  PRIMARY KEY (dedupe_scope, server_login)
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_LEDGER + _BESIDE_THE_LEDGER + _VIEWS, _PARTITIONS, _CONTRACTS)
 """Step n takes the schema from version n - 1 to version n. A step that was released is never edited."""
 
 VERSION = len(MIGRATIONS)

@@ -7,8 +7,8 @@ INSERT_EVENT = """
 INSERT INTO ledger (
   seq, contract, stream, type, source_system, source_event_id, received_at, envelope, payload_sha256,
   source_sequence, source_emitted_at, correlation_id, event_id, dedupe_key, schema_version,
-  partition_key, last_transport_attempt, state_changed_at, ingest_last_seen_at
-) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?7, ?7)
+  partition_key, last_transport_attempt, notes, state_changed_at, ingest_last_seen_at
+) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?7, ?7)
 ON CONFLICT (source_system, source_event_id) DO NOTHING
 """
 
@@ -18,7 +18,8 @@ UPDATE ledger SET
   ingest_attempt_count = ingest_attempt_count + 1,
   ingest_last_seen_at = max(ingest_last_seen_at, ?7),
   payload_conflict_count = payload_conflict_count + (payload_sha256 <> ?9),
-  last_transport_attempt = coalesce(?17, last_transport_attempt)
+  last_transport_attempt = coalesce(?17, last_transport_attempt),
+  notes = coalesce(notes, ?18)
 WHERE source_system = ?5 AND source_event_id = ?6
 RETURNING seq, received_at, payload_sha256 <> ?9
 """

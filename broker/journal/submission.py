@@ -46,17 +46,20 @@ class Submission:
     """Events of one producer that are committed together, with the callback that learns the outcome.
 
     `done` is called on the loop, once, after the commit (with Receipts) or when it is certain that
-    there will be none (with an error). `job` runs after the events, in the same transaction.
+    there will be none (with an error). `job` runs after the events, in the same transaction. With `effects`,
+    so do those that are registered for the events, before the job.
     """
 
-    __slots__ = ("done", "events", "job")
+    __slots__ = ("done", "effects", "events", "job")
 
     def __init__(
         self,
         events: Sequence[InboundEvent],
         done: Callable[[Receipts | CourierError | Exception], None],
         job: Job | None = None,
+        effects: bool = False,
     ) -> None:
         self.events = events
         self.done = done
         self.job = job
+        self.effects = effects

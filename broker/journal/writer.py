@@ -25,6 +25,7 @@ from broker.errors import ConfigError, CourierError, DiskFull, StorageFailed
 from broker.journal import statements
 from broker.journal.backoff import delay_before, past_budget
 from broker.journal.batch import Batch
+from broker.journal.effects import FAULTS_OF_ITS_OWN, Effects
 from broker.journal.failures import Severity, code_of, severity
 from broker.journal.health import JournalHealth
 from broker.journal.statements import StateChange
@@ -32,11 +33,6 @@ from broker.journal.submission import Submission
 from broker.limits import COMMIT_BATCH_MAX
 
 log = logging.getLogger(__name__)
-
-_FAULTS_OF_A_JOB = frozenset(
-    {apsw.SQLITE_ERROR, apsw.SQLITE_CONSTRAINT, apsw.SQLITE_MISMATCH, apsw.SQLITE_TOOBIG, apsw.SQLITE_RANGE}
-)
-"""Result codes that speak of the job's own SQL; any other one speaks of the storage, and of the whole batch."""
 
 WAL_BYTES_A_COMMIT = 16 * 1024
 """What a commit adds to the WAL however small it is, roughly: a page of the table and of each index."""
@@ -88,8 +84,10 @@ class Writer:
         linger_ms: int = 0,
         after_commit: Callable[[apsw.Connection, int], None] = lambda _connection, _total_bytes: None,
         rng: random.Random | None = None,
+        effects: Effects | None = None,
     ) -> None:
         self._connection = connection
+        self._effects = effects or Effects()
         self._committer = attach_committer(connection)
         self._health = health
         self._on_batch = on_batch
@@ -267,10 +265,11 @@ class Writer:
         return True
 
     def _commit(self, batch: Batch) -> None:
-        if not batch.has_jobs:
+        if not batch.stays_open:
             written = self._committer.write(batch.events, batch.changes, self._next_seq, True)
         else:
             written = self._committer.write(batch.events, batch.changes, self._next_seq, False)
+            batch.take_out(written, self._effects.run(self._connection, batch.with_effects(written)))
             batch.job_results = self._run_jobs(batch)
             self._committer.commit()
         self._next_seq = written.next_seq
@@ -285,7 +284,7 @@ class Writer:
                 with self._connection:
                     results[index] = submission.job(self._connection)
             except apsw.Error as error:
-                if code_of(error) & 0xFF not in _FAULTS_OF_A_JOB:
+                if code_of(error) & 0xFF not in FAULTS_OF_ITS_OWN:
                     raise
                 results[index] = error
             except Exception as error:  # noqa: BLE001 - the job's own; whoever submitted it gets it back

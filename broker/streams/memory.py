@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from _fast import Dedupe
 from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError, OverQuota
-from broker.journal.submission import Receipts
+from broker.journal.submission import Job, Receipts
 from broker.streams.entry import MEMORY_SEQ_FIRST
 from broker.streams.registry import Registry
 
@@ -21,7 +21,9 @@ _BATCH = 1
 class Durable(Protocol):
     """What is needed of the journal."""
 
-    def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
+    def submit_events(
+        self, events: Sequence[InboundEvent], done: Callable[..., None], job: Job | None = None, effects: bool = False
+    ) -> None:
         """Queue events; raise Saturated when there is no room."""
 
 
@@ -34,9 +36,17 @@ class Intake:
         self._dedupe: Dedupe | None = Dedupe(dedupe_entries) if registry.rule_book.any_in_memory else None
         self._next_seq = MEMORY_SEQ_FIRST
 
-    def submit_events(self, events: Sequence[InboundEvent], done: Callable[..., None]) -> None:
-        """As the journal's; `done` learns of events in memory at once, and of a mixture after the commit."""
-        if self._dedupe is None:
+    def submit_events(
+        self, events: Sequence[InboundEvent], done: Callable[..., None], job: Job | None = None, effects: bool = False
+    ) -> None:
+        """As the journal's; `done` learns of events in memory at once, and of a mixture after the commit.
+
+        A job and effects are for the journal: the events that come with them are of durable streams only.
+        """
+        if job is not None or effects:
+            self._journal.submit_events(events, done, job, effects)
+            return
+        if self._dedupe is None or not events:
             self._journal.submit_events(events, done)
             return
         in_memory = [self._registry.open(event.stream).rules.in_memory for event in events]

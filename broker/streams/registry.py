@@ -85,6 +85,10 @@ class Registry:
             stream = self._make(name)
         return stream
 
+    def is_in_memory(self, name: str) -> bool:
+        """Whether the events of a stream of this name never reach the disk."""
+        return self.rule_book.any_in_memory and self.rule_book.rules_of(name).in_memory
+
     def _make(self, name: str) -> Stream:
         stream = self._streams[name] = Stream(name, self.rule_book.rules_of(name))
         for subscription in self._patterns:

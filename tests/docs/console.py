@@ -6,9 +6,9 @@
     $ echo $?             the exit code of the command before; without it, that must be 0
 
 Port 8787 stands for the port of the broker under test, and `make serve` for the lines that it printed when it started.
-Three things differ from run to run and are therefore compared by their form: a time with its milliseconds, the time in
-front of a log line, and an id that the broker's client made up (`e-` and 16 hexadecimal digits). The same made-up id
-must still be the same wherever the page shows it again.
+Some things differ from run to run and are therefore compared by their form: a time with its milliseconds, that of a
+receipt, the one in front of a log line, and an id that the broker's client made up (`e-` and 16 hexadecimal digits).
+The same made-up id must still be the same wherever the page shows it again.
 """
 
 import re
@@ -24,6 +24,7 @@ from tests.support.process import PATIENCE_SECONDS, BrokerProcess, environment
 
 HOST = "127.0.0.1:8787"
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_TIME_OF_RECEIPT = re.compile(r"""(?:(?<="ack_ts":")|(?<="received_at":"))\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ""")
 _LOG_TIME = re.compile(r"^\d\d:\d\d:\d\d (?=[A-Z]+ )")
 _MADE_UP_ID = re.compile(r"\be-[0-9a-f]{16}\b")
 
@@ -54,7 +55,7 @@ class Forms:
     def of(self, line: str) -> str:
         """A line with TIME and ID-1, ID-2, … in place of times and made-up ids."""
         named = _MADE_UP_ID.sub(lambda match: self._ids.setdefault(match[0], f"ID-{len(self._ids) + 1}"), line)
-        return _LOG_TIME.sub("TIME ", _TIME.sub("TIME", named))
+        return _LOG_TIME.sub("TIME ", _TIME.sub("TIME", _TIME_OF_RECEIPT.sub("TIME", named)))
 
 
 class Console:

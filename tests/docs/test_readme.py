@@ -10,7 +10,14 @@ from tests.docs.console import Console, Forms, Step, assert_page_is_true, steps
 from tests.docs.markdown import ROOT, blocks
 
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "docs/reference/http.md", ROOT / "docs/how-to/run-as-first-event.md"]
+PAGES = [
+    README,
+    ROOT / "docs/reference/http.md",
+    ROOT / "docs/reference/skyra.md",
+    ROOT / "docs/reference/pixel.md",
+    ROOT / "docs/reference/cloudevents.md",
+    ROOT / "docs/how-to/run-as-first-event.md",
+]
 
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 

@@ -131,7 +131,7 @@ async def test_past_the_window_the_socket_is_not_read(
     app: App, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with publishing(client) as producer:
-        monkeypatch.setattr("broker.front.publish.PUBLISH_WINDOW", 5)
+        monkeypatch.setattr("broker.front.answers.PUBLISH_WINDOW", 5)
         async with held_writer(app):
             await producer.send(*(body(event_id) for event_id in ids(50)))
             await eventually(lambda: app.journal.queued == 5)

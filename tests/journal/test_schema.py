@@ -137,6 +137,27 @@ def test_a_ledger_of_the_first_version_keeps_its_events_and_learns_of_partition_
     writing.close()
 
 
+def test_a_ledger_of_the_second_version_keeps_its_events_and_learns_of_notes_and_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "courier.db"
+    with monkeypatch.context() as before:
+        before.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+        before.setattr(schema, "VERSION", 2)
+        writing = connection.open_writer(path, synchronous="full")
+        writing.execute(
+            "INSERT INTO ledger (seq, contract, stream, type, source_system, source_event_id, state_changed_at, "
+            "received_at, ingest_last_seen_at, payload_sha256, envelope, partition_key) "
+            "VALUES (1, 'courier', 's', 't', 'stream:s', 'e-1', 1, 1, 1, zeroblob(32), x'7b7d', 'k')"
+        )
+        writing.close()
+    writing = connection.open_writer(path, synchronous="full")
+    assert writing.execute("SELECT partition_key, notes FROM ledger").fetchall() == [("k", None)]
+    assert writing.execute("SELECT count(*) FROM pixel_servers").get == 0
+    assert writing.execute("SELECT count(*) FROM receipts").get == 1
+    writing.close()
+
+
 def test_a_migration_that_fails_leaves_the_version_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "courier.db"
     connection.open_writer(path, synchronous="full").close()

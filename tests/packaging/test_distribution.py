@@ -62,6 +62,9 @@ def test_the_wheel_holds_the_compiled_modules_with_their_types_and_no_sources(wh
     assert compiled == MODULES
     assert {f"_fast/{module}.pyi" for module in MODULES} <= files
     assert {"_fast/py.typed", "broker/py.typed", "edge/py.typed"} <= files
+    schemas = {str(path.relative_to(ROOT)) for path in (ROOT / "broker").rglob("*.json")}
+    assert len(schemas) >= 2
+    assert {name for name in files if name.endswith(".json")} == schemas
     assert not {name for name in files if name.endswith((".c", ".h", ".pyx", ".pxd"))}
     assert not {name for name in files if name.startswith(("tests/", "bench/"))}
 

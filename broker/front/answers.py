@@ -1,0 +1,77 @@
+"""The answers that wait for one producer on a WebSocket: in order, those of one group commit in one write."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from broker.deliveries.framing import text_frame_head
+from broker.front.line import Line
+from broker.front.sockets import GOODBYE_SECONDS
+from broker.limits import PUBLISH_WINDOW, WRITE_BYTES_MAX
+
+
+class Answers:
+    """The answers that wait for one producer, and how many events are still unanswered."""
+
+    def __init__(self) -> None:
+        self._frames: deque[bytes] = deque()
+        self._unanswered = 0
+        self._gone = False
+        self._ready = asyncio.Event()
+        self._progress = asyncio.Event()
+
+    def expect(self, events: int) -> None:
+        """So many events are on their way to the journal."""
+        self._unanswered += events
+
+    def put(self, frame: bytes, answered: int = 0) -> None:
+        """Queue a frame, which answers so many events."""
+        self._frames.append(frame)
+        self._unanswered -= answered
+        self._ready.set()
+        self._progress.set()
+
+    async def window(self) -> None:
+        """Wait until less than the window is unanswered, or answered and not sent; or the producer is gone."""
+        await self._until(lambda: self._unanswered + len(self._frames) < PUBLISH_WINDOW)
+
+    async def settled(self) -> None:
+        """Wait until everything is answered and sent; a producer that does not read is not waited for long."""
+        await self._until(lambda: not self._unanswered)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await self._until(lambda: not self._frames)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition() and not self._gone:
+            self._progress.clear()
+            await self._progress.wait()
+
+    async def send(self, line: Line) -> None:
+        """Send what is queued, all of it in one write, for as long as the producer is there."""
+        try:
+            while True:
+                await self._ready.wait()
+                self._ready.clear()
+                while self._frames:
+                    await self._send_some(line)
+                self._progress.set()
+        except ConnectionError:
+            line.cut()
+        finally:
+            self._gone = True
+            self._progress.set()
+
+    async def _send_some(self, line: Line) -> None:
+        """Send as much as one write may be. What is being sent still counts against the window."""
+        parts: list[bytes] = []
+        size = taken = 0
+        while taken < len(self._frames) and size < WRITE_BYTES_MAX:
+            frame = self._frames[taken]
+            parts += (text_frame_head(len(frame)), frame)
+            size += len(frame)
+            taken += 1
+        await line.write(b"".join(parts))
+        for _ in range(taken):
+            self._frames.popleft()
