@@ -10,7 +10,7 @@ from typing import Protocol
 
 import apsw
 
-from tests.support.process import PATIENCE_SECONDS, BrokerProcess, environment
+from tests.support.process import PATIENCE_SECONDS, environment
 
 QUICK = {
     "COURIER_EDGE_RETRY_BASE": "0.005",
@@ -172,21 +172,23 @@ class CourierProcess:
 
     def __init__(self, directory: Path) -> None:
         self._data = directory / "broker"
-        self._process: BrokerProcess | None = None
+        self._log = directory / "broker.stderr"
+        self._child: Child | None = None
         self.port = 0
         self.url = ""
 
     def start(self) -> None:
         """Start it, on the port that it had before."""
-        config = {"server": {"port": self.port}}
-        self._process = BrokerProcess(self._data, config=config)
-        self.port = self._process.port
+        command = ["-m", "broker", "serve", "--port", str(self.port), "--data", str(self._data)]
+        self._child = Child(command, self._log)
+        address = self._child.ready().removeprefix("courier listens on ").partition(",")[0]
+        self.port = int(address.rpartition(":")[2])
         self.url = f"ws://127.0.0.1:{self.port}"
 
     def kill(self) -> None:
         """kill -9."""
-        if self._process is not None:
-            self._process.close()
+        if self._child is not None:
+            self._child.kill()
 
     close = kill
 
