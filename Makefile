@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILED_SOURCES := $(wildcard _fast/*.pyx _fast/*.pxd _fast/*.h) setup.py
 DEBUG_TREE := build/debug
 
-.PHONY: help serve test test-debug check bench gates bench-latency bench-long torture wheel clean
+.PHONY: help serve test test-debug check bench gates bench-latency bench-long torture wheel edge-wheel clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -79,6 +79,10 @@ torture: $(VENV)/.built ## Crash, power-cut and property tests, for much longer
 
 wheel: $(VENV)/.dependencies ## Build the sdist and the wheel into dist/
 	@$(BIN)/python -m build
+
+edge-wheel: $(VENV)/.dependencies ## Build the wheel of the edge alone, in plain Python for any Pi, into dist/
+	@rm -rf build/edge && mkdir -p build && cp -r edge build/edge
+	@$(BIN)/python -m build --wheel --outdir dist build/edge
 
 clean: ## Remove everything that was built (never $(DATA))
 	rm -rf $(VENV) build dist *.egg-info _fast/*.so _fast/*.c

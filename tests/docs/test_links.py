@@ -9,7 +9,7 @@ from tests.docs.markdown import PAGES, ROOT, anchors, blocks, inline_code, links
 
 SUFFIXES = "h|in|md|pxd|py|pyi|pyx|toml|yaml"
 FOLDERS = r"\.ci|_fast|bench|broker|docs|edge|tests"
-FILES_OF_A_READER = {"consumer.py", "courier.yaml"}
+FILES_OF_A_READER = {"consumer.py", "courier.yaml", "/etc/courier-edge.toml"}
 """Files of examples, which whoever follows them makes."""
 
 
