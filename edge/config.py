@@ -46,7 +46,10 @@ def _setting(default: Any, meaning: str) -> Any:
 class Settings:
     """What `courier-edge` can be told."""
 
-    url: str = _setting("ws://127.0.0.1:8787", "The broker. `ws`/`wss` keep a socket, `http`/`https` post.")
+    url: str = _setting(
+        "ws://127.0.0.1:8787",
+        "The broker. `ws` and `wss` keep a socket, `http` and `https` post; with `/plugin/events`, plugins' envelopes.",
+    )
     token: str = _setting("", "The token, if the broker asks for one.")
     token_file: str = _setting("", "A file that holds the token, and nothing else.")
     ca_file: str = _setting("", "The certificates of a private CA, in PEM.")

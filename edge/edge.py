@@ -42,7 +42,15 @@ class Edge:
         pace = pace or Pace()
         ca = None if ca_file is None else str(ca_file)
         self.target = Target(url, token, ca, answer_seconds=pace.answer_seconds)
-        self.outbox = Outbox(path, device_id=device_id, session_id=session_id, bounds=bounds, lanes=lanes, clock=clock)
+        self.outbox = Outbox(
+            path,
+            device_id=device_id,
+            session_id=session_id,
+            bounds=bounds,
+            lanes=lanes,
+            contract=self.target.contract,
+            clock=clock,
+        )
         self.sender = Sender(self.outbox, self.target.line, pace, clock=clock)
         self._sending: asyncio.Task[None] | None = None
 

@@ -85,7 +85,7 @@ class Stamp:
         """The event as it will be sent; raise EventInvalid for one that could never be stored."""
         if isinstance(given, Mapping):
             return self._from_mapping(given)
-        return self._from_json(given.encode() if isinstance(given, str) else bytes(given))
+        return self._from_json(given)
 
     def _missing(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The fields to add, in the order of the document."""
@@ -107,21 +107,46 @@ class Stamp:
             raise EventInvalid(f"the event cannot be written as JSON: {error}") from None
         return _checked(event, encoded)
 
-    def _from_json(self, given: bytes) -> Event:
-        if len(given) > EVENT_BYTES_MAX:
-            raise EventInvalid(f"the event is {len(given)} bytes long; at most {EVENT_BYTES_MAX} are allowed")
-        try:
-            read = orjson.loads(given)
-        except orjson.JSONDecodeError as error:
-            raise EventInvalid(f"the event is not JSON: {error}") from None
-        if not isinstance(read, dict):
-            raise EventInvalid("the event is not a JSON object")
-        line = given.translate(_LINE_BREAKS).strip()
+    def _from_json(self, given: bytes | str) -> Event:
+        line, read = _encoded(given)
         missing = self._missing(read)
         if missing:
             rest = line[1:].lstrip()
             line = orjson.dumps(missing)[:-1] + (b"" if rest == b"}" else b",") + rest
-        return _checked(missing | read, line)
+        return _checked({**missing, **read}, line)
+
+
+class PluginStamp:
+    """Takes the envelopes of plugins (001) as they are. The broker tells them by their `idempotency_key`."""
+
+    def event(self, given: Mapping[str, Any] | bytes | str) -> Event:
+        """The envelope as it will be sent; raise EventInvalid for one without a key."""
+        encoded, read = _encoded(given)
+        for name in ("idempotency_key", "event_id", "event_name"):
+            problem = text_problem(read.get(name), EVENT_ID_BYTES_MAX)
+            if problem is not None:
+                raise EventInvalid(f"the envelope's {name} {problem}")
+        return Event(read["idempotency_key"], encoded)
+
+
+def _encoded(given: Mapping[str, Any] | bytes | str) -> tuple[bytes, Mapping[str, Any]]:
+    """An event as one line of JSON, and what it says."""
+    if isinstance(given, Mapping):
+        try:
+            line = orjson.dumps(dict(given))
+        except (TypeError, ValueError) as error:
+            raise EventInvalid(f"the event cannot be written as JSON: {error}") from None
+    else:
+        line = (given.encode() if isinstance(given, str) else bytes(given)).translate(_LINE_BREAKS).strip()
+    if len(line) > EVENT_BYTES_MAX:
+        raise EventInvalid(f"the event is {len(line)} bytes long; at most {EVENT_BYTES_MAX} are allowed")
+    try:
+        read = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise EventInvalid(f"the event is not JSON: {error}") from None
+    if not isinstance(read, dict):
+        raise EventInvalid("the event is not a JSON object")
+    return line, read
 
 
 def _checked(event: Mapping[str, Any], encoded: bytes) -> Event:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import orjson
 
-from edge.answers import Answer, LineLost, Refused, Window, read, seconds
+from edge.answers import Answer, LineLost, Refused, Stored, Window, read, refusal, seconds
 from edge.errors import SettingsInvalid
 from edge.limits import (
     ANSWER_BYTES_MAX,
@@ -29,6 +29,9 @@ from edge.store import Row
 
 INGRESS_PATH = "/v1/ingress"
 EVENTS_PATH = "/v1/events"
+PLUGIN_PATH = "/plugin/events"
+_PLUGIN_ATTEMPTS = 1_000_000
+"""`max_attempts` of the plugin's contract: an outbox never gives up."""
 _JSON = {"Content-Type": "application/json"}
 _ABOUT_THE_EVENT = frozenset({400, 413, 415, 422})
 """Statuses that speak of what was sent. All others speak of the server, of the way to it, or of the token."""
@@ -86,8 +89,15 @@ class Target:
         path = urlsplit(self.url).path
         return self.url.rstrip("/") + (EVENTS_PATH if self.posts else INGRESS_PATH) if path in ("", "/") else self.url
 
+    @property
+    def contract(self) -> str:
+        """What the server takes: `skyra`, the events of devices, or `pixel`, those of plugins."""
+        return "pixel" if self.posts and urlsplit(self.url).path.endswith(PLUGIN_PATH) else "skyra"
+
     def line(self) -> Line:
         """A new line to it."""
+        if self.contract == "pixel":
+            return PluginLine(self)
         return PostLine(self) if self.posts else SocketLine(self)
 
     def session(self) -> aiohttp.ClientSession:
@@ -189,19 +199,24 @@ class PostLine:
 
     async def send(self, rows: Sequence[Row]) -> None:
         """Post rows, and keep the answers for `receive`."""
+        await self._post(_together(rows), rows[0].event_id if len(rows) == 1 else None)
+
+    async def _post(self, body: bytes, event_id: str | None) -> None:
+        """Post a body, which is one event's alone if that is named."""
         assert self._session is not None
-        alone = len(rows) == 1
         timeout = aiohttp.ClientTimeout(total=self._target.answer_seconds, sock_connect=self._target.connect_seconds)
         try:
             async with self._session.post(
-                self._target.address, data=_together(rows), headers=_JSON, allow_redirects=False, timeout=timeout
+                self._target.address, data=body, headers=_JSON, allow_redirects=False, timeout=timeout
             ) as response:
-                answers = _posted(response, await _content(response), rows[0].event_id if alone else None)
-                self._answers.put_nowait(answers)
+                self._answers.put_nowait(self._read(response, await _content(response), event_id))
         except TimeoutError as error:
             raise LineLost(f"no answer within {self._target.answer_seconds} seconds") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise LineLost(f"no connection: {error}") from error
+
+    def _read(self, response: aiohttp.ClientResponse, content: bytes, event_id: str | None) -> list[Answer]:
+        return _posted(response, content, event_id)
 
     async def receive(self) -> list[Answer]:
         """The answers of the next batch that was posted."""
@@ -211,6 +226,42 @@ class PostLine:
         """Close what is open."""
         if self._session is not None:
             await self._session.close()
+
+
+class PluginLine(PostLine):
+    """`POST /plugin/events` (001): an event a request, in that contract's wrapper, told by its `idempotency_key`."""
+
+    async def open(self) -> int:
+        """One event at a time: the answer to a refused one does not name it."""
+        await super().open()
+        return 1
+
+    async def send(self, rows: Sequence[Row]) -> None:
+        """Post a row."""
+        (row,) = rows
+        transport = {
+            "attempt": row.attempt_count + 1,
+            "max_attempts": _PLUGIN_ATTEMPTS,
+            "retry_backoff_ms": 0,
+            "auth_mode": "bearer" if self._target.token else "none",
+        }
+        body = b'{"envelope":%b,"transport":%b}' % (row.payload_json, orjson.dumps(transport))
+        await self._post(body, row.event_id)
+
+    def _read(self, response: aiohttp.ClientResponse, content: bytes, event_id: str | None) -> list[Answer]:
+        """An `ack` that is accepted must name the key; one that is rejected is about the one event that was posted."""
+        try:
+            ack = orjson.loads(content)["ack"] if 200 <= response.status < 300 else None
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            raise LineLost(f"what answers there is no broker: it says {content[:60]!r}") from None
+        match ack:
+            case None:
+                return _posted(response, content, event_id)
+            case {"status": "accepted", "idempotency_key": key} if key == event_id:
+                return [Stored(key)]
+            case {"status": "rejected"}:
+                return [refusal(event_id, ack)]
+        raise LineLost(f"the server says what is no answer: {str(ack)[:60]!r}")
 
 
 def _together(rows: Sequence[Row]) -> bytes:

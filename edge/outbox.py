@@ -16,7 +16,7 @@ import apsw
 
 from edge.clock import Clock, SystemClock, Timeline
 from edge.errors import OutboxFailed, OutboxUnusable, SettingsInvalid
-from edge.event import Event, Stamp, text_problem
+from edge.event import Event, PluginStamp, Stamp, text_problem
 from edge.limits import (
     JOBS_WAITING_BYTES_MAX,
     JOBS_WAITING_MAX,
@@ -52,7 +52,7 @@ class Outbox:
     """A durable queue in one SQLite file, for one process at a time; use it as a context manager.
 
     `bounds` holds for all lanes together, and for each lane that `lanes` does not name. An event without a device,
-    session, id or time gets this outbox's.
+    session, id or time gets this outbox's; with the contract `pixel`, envelopes of plugins are taken as they are.
     """
 
     def __init__(
@@ -63,12 +63,13 @@ class Outbox:
         session_id: str = "",
         bounds: Bounds | None = None,
         lanes: Mapping[str, Bounds] | None = None,
+        contract: str = "skyra",
         clock: Clock | None = None,
         vfs: str | None = None,
     ) -> None:
         self.path = Path(path)
         self._clock = clock or SystemClock()
-        self.stamp = Stamp(device_id, session_id, self._clock)
+        self.stamp = PluginStamp() if contract == "pixel" else Stamp(device_id, session_id, self._clock)
         self.bounds = _checked_bounds("an outbox", bounds or Bounds())
         self._lanes = {
             checked_lane(name): _checked_bounds(f"lane {name!r}", each) for name, each in (lanes or {}).items()

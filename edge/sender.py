@@ -85,7 +85,8 @@ class Sender:
         rng: random.Random | None = None,
     ) -> None:
         self._outbox = outbox
-        self._line = line
+        self.line = line
+        """Makes a new line; whoever measures may wrap it."""
         self._pace = pace or Pace()
         self._clock = clock or SystemClock()
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
@@ -137,7 +138,7 @@ class Sender:
     async def _one_line(self) -> None:
         """Open a line, use it until it is lost, and rest."""
         self._progress = 0
-        line = self._line()
+        line = self.line()
         try:
             async with asyncio.timeout(self._pace.open_seconds):
                 window = await line.open()
@@ -153,6 +154,9 @@ class Sender:
             if self._outbox.failure is not None:
                 raise
             lost = LineLost(error.message)
+        except Exception as error:
+            log.exception("a line was lost to something that is not known")
+            lost = LineLost(f"not known: {error!r}")  # whatever it was, the rows must not be stuck
         finally:
             self.connected = False
             await _closed(line)

@@ -10,6 +10,7 @@ import orjson
 
 from edge.config import Settings
 from edge.errors import DiskFull, EdgeError, EventInvalid, OutboxFull, OutboxUnavailable, RequestInvalid
+from edge.lines import Target
 from edge.outbox import Outbox
 
 T = TypeVar("T")
@@ -65,7 +66,11 @@ def with_outbox(settings: Settings, work: Callable[[Outbox], Awaitable[T]]) -> T
 
     async def run() -> T:
         async with Outbox(
-            settings.path, device_id=settings.device, bounds=settings.bounds(), lanes=settings.lane_bounds()
+            settings.path,
+            device_id=settings.device,
+            bounds=settings.bounds(),
+            lanes=settings.lane_bounds(),
+            contract=Target(settings.url).contract,
         ) as outbox:
             return await work(outbox)
 

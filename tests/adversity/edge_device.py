@@ -114,6 +114,11 @@ class Proxy:
         """Where it is."""
         return f"ws://127.0.0.1:{self.port}"
 
+    @property
+    def open(self) -> int:
+        """How many lines are open."""
+        return len(self._pairs)
+
     async def start(self) -> None:
         """Listen."""
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)

@@ -45,12 +45,15 @@ def split(body: bytes) -> list[bytes]:
 class ReferenceServer:
     """`async with ReferenceServer(inbox) as server: server.url`; its attributes may be changed while it runs."""
 
-    def __init__(self, inbox: Path | str, *, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, inbox: Path | str, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._database = apsw.Connection(str(inbox))
         self._database.pragma("journal_mode", "wal")
         self._database.pragma("synchronous", "full")
         self._database.execute(INBOX)
         self._tls = tls
+        self._host = host
         self._port = port
         self._runner: web.AppRunner | None = None
         self.window = 1000
@@ -74,14 +77,19 @@ class ReferenceServer:
         self.die_before_commit = self.die_after_commit = 0
 
     @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._port
+
+    @property
     def url(self) -> str:
         """Where it is, for a WebSocket."""
-        return f"{'wss' if self._tls else 'ws'}://127.0.0.1:{self._port}"
+        return f"{'wss' if self._tls else 'ws'}://{self._host}:{self._port}"
 
     @property
     def http_url(self) -> str:
         """Where it is, for posts."""
-        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
+        return f"{'https' if self._tls else 'http'}://{self._host}:{self._port}"
 
     async def __aenter__(self) -> "ReferenceServer":
         await self.start()
@@ -94,7 +102,7 @@ class ReferenceServer:
         app.router.add_post("/v1/events", self._events)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls)
+        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls)
         await site.start()
         self._port = self._runner.addresses[0][1]
 

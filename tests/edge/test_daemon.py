@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from edge.limits import INTAKE_BODY_BYTES_MAX, INTAKE_EVENTS_MAX
+from tests.conftest import StartBroker
 from tests.edge.conftest import ids, rows
 from tests.edge.processes import QUICK, Daemon, ReferenceProcess, courier_edge
 from tests.support.process import until
@@ -280,3 +281,26 @@ def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
     complaints = [line for line in checked.stderr.splitlines() if "courier-edge" in line]
     assert complaints == []
     assert courier_edge("service", "install", "--dry-run", "--user", "a b").returncode == 78
+
+
+def test_what_the_broker_refuses_is_seen_and_dealt_with_while_the_daemon_runs(
+    path: Path, processes: ExitStack, broker_process: StartBroker
+) -> None:
+    broker = broker_process()
+    daemon, address = start(processes, path, f"ws://127.0.0.1:{broker.port}", COURIER_EDGE_REJECTED_BASE="3600")
+    for number in range(3):
+        refused = b'{"schema_version":%d,"event_id":"evt_%d","type":"t","payload":{}}' % (7 if number else 1, number)
+        assert curl(f"{address}/events", *JSON, body=refused)[0] == 200
+    assert daemon.command("drain", "--timeout", "20").stdout == b"0 events wait, 2 are refused\n"
+    listed = [json.loads(line) for line in daemon.command("rejected", "list").stdout.splitlines()]
+    assert [row["event_id"] for row in listed] == ["evt_1", "evt_2"]
+    assert all("schema_version" in row["last_error"] for row in listed)
+    assert daemon.command("rejected", "drop", "evt_1").stdout == b"1\n"
+    assert daemon.command("rejected", "retry", "evt_2").stdout == b"1\n"
+    until(lambda: rows(path, "event_id, state, attempt_count") == [("evt_2", "rejected", 2)])
+    (answer,) = talk(daemon.socket, b'{"command":"rejected-drop"}')
+    assert "say which" in answer["error"]["message"]
+    (answer,) = talk(daemon.socket, b'{"command":"rejected-list"}')
+    assert [row["event_id"] for row in answer["rejected"]] == ["evt_2"]
+    assert talk(daemon.socket, b'{"command":"rejected-drop","all":true}') == [{"dropped": 1}]
+    assert ids(path) == []

@@ -1,13 +1,17 @@
 """The library: what is exported, programs without asyncio, TLS with a private CA, the share of new events."""
 
 import asyncio
+import socket
 import ssl
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp.abc import AbstractResolver
 
 import edge
 from edge import Edge, OutboxClosed, OutboxUnusable, Pace, SettingsInvalid, SyncEdge
@@ -15,8 +19,10 @@ from edge.feed import Positions, pick
 from edge.limits import LIVE_ROWS_MAX
 from edge.lines import Target
 from edge.outbox import Outbox
+from edge.sender import Sender
 from edge.store import Store
 from tests.adversity.conftest import until
+from tests.adversity.edge_device import Proxy
 from tests.edge.conftest import event, ids
 from tests.edge.reference_server import ReferenceServer
 from tests.edge.test_carrying import InThread
@@ -165,3 +171,81 @@ def test_a_pace_out_of_bounds_is_refused() -> None:
     for bad in ({"window": 0}, {"window": 10_001}, {"new_share": -0.1}, {"new_share": 1.1}):
         with pytest.raises(SettingsInvalid):
             Pace(**bad)
+
+
+class Moving(AbstractResolver):
+    """A name server whose one name moves."""
+
+    address = "127.0.0.1"
+
+    def __init__(self, **_options: Any) -> None:
+        super().__init__()
+
+    async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[Any]:
+        flags = {"family": socket.AF_INET, "proto": 0, "flags": socket.AI_NUMERICHOST}
+        return [{"hostname": host, "host": self.address, "port": port, **flags}]
+
+    async def close(self) -> None:
+        return None
+
+
+async def test_a_broker_that_moved_to_another_address_is_found(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aiohttp.connector, "DefaultResolver", Moving)
+    async with (
+        ReferenceServer(tmp_path / "old.db") as old,
+        Edge(f"ws://broker.example:{old.port}", path=path, device_id="pi-1", pace=PACE) as edge,
+    ):
+        first = await put(edge, 5, "before")
+        await drained(edge)
+        assert old.stored() == first
+        await old.stop()
+        monkeypatch.setattr(Moving, "address", "127.0.0.2")
+        async with ReferenceServer(tmp_path / "new.db", host="127.0.0.2", port=old.port) as new:
+            second = await put(edge, 5, "after")
+            await drained(edge)
+            assert new.stored() == second
+
+
+async def test_a_line_that_fails_in_a_way_that_nobody_thought_of_does_not_stop_the_sender(
+    tmp_path: Path, path: Path
+) -> None:
+    async with (
+        ReferenceServer(tmp_path / "inbox.db") as server,
+        Edge(server.url, path=path, device_id="pi-1", pace=PACE) as edge,
+    ):
+        plain, failures = edge.sender.line, iter(range(3))
+
+        def odd() -> Any:
+            line = plain()
+            if next(failures, None) is not None:
+                line.open = lambda: 1 / 0
+            return line
+
+        edge.sender.line = odd
+        sent = await put(edge, 5)
+        await drained(edge)
+        assert server.stored() == sent
+        assert next(failures, None) is None
+
+
+async def test_an_idle_line_that_went_dead_is_noticed_by_its_pings(tmp_path: Path, path: Path) -> None:
+    async with ReferenceServer(tmp_path / "inbox.db") as server, Outbox(path, device_id="pi-1") as outbox:
+        proxy = Proxy(server.port)
+        await proxy.start()
+        target = Target(proxy.url, ping_seconds=0.2)
+        sending = asyncio.create_task(Sender(outbox, target.line, PACE).run())
+        try:
+            await outbox.put(event("evt_1"))
+            await until(lambda: outbox.depth == 0, "the line works")
+            proxy.swallow_answers = True
+            await until(lambda: proxy.connections >= 1 and not proxy.open, "the dead line is let go")
+            proxy.swallow_answers = False
+            await outbox.put(event("evt_2"))
+            await until(lambda: outbox.depth == 0, "there is a new line")
+            assert server.stored().keys() == {"evt_1", "evt_2"}
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            await proxy.close()
