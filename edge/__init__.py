@@ -15,6 +15,7 @@ sender     brings rows to the server, and deletes each on its own acknowledgemen
 feed       which row goes next                       flights  what is on its way
 lines      WebSocket or HTTP                         answers  what a server says
 clock      the timeline that rows are scheduled by   backoff  how long to wait
+damage     what becomes of a file that the card has damaged
 reserve    room on the disk for letting rows go
 ids, rate, limits, errors
 """
@@ -26,6 +27,7 @@ from edge.errors import (
     EdgeError,
     EventInvalid,
     OutboxClosed,
+    OutboxDamaged,
     OutboxFailed,
     OutboxFull,
     OutboxInUse,
@@ -48,6 +50,7 @@ __all__ = [
     "EventInvalid",
     "Outbox",
     "OutboxClosed",
+    "OutboxDamaged",
     "OutboxFailed",
     "OutboxFull",
     "OutboxInUse",

@@ -58,6 +58,9 @@ class Settings:
     max_rows: int = _setting(OUTBOX_ROWS_DEFAULT, "How many events the outbox may hold.")
     max_bytes: int = _setting(OUTBOX_BYTES_DEFAULT, "How many bytes the events in it may have.")
     when_full: str = _setting("reject", "`reject` refuses a new event; `drop-oldest` drops the oldest of its lane.")
+    when_damaged: str = _setting(
+        "set-aside", "`set-aside` keeps a damaged file under another name and begins anew; `refuse` does not start."
+    )
     window: int = _setting(WINDOW_DEFAULT, "How many events may be unanswered; the broker's window, if smaller.")
     new_share: float = _setting(0.5, "The share of new events while a backlog is sent, from 0 to 1.")
     retry_base: float = _setting(BACKOFF_BASE_SECONDS_DEFAULT, "Seconds: the first step of an event's backoff.")
@@ -133,6 +136,7 @@ class Settings:
             ca_file=self.ca_file or None,
             bounds=self.bounds(),
             lanes=self.lane_bounds(),
+            when_damaged=self.when_damaged,
             pace=self.pace(),
         )
 

@@ -36,6 +36,7 @@ class Edge:
         ca_file: Path | str | None = None,
         bounds: Bounds | None = None,
         lanes: Mapping[str, Bounds] | None = None,
+        when_damaged: str = "refuse",
         pace: Pace | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -49,6 +50,7 @@ class Edge:
             bounds=bounds,
             lanes=lanes,
             contract=self.target.contract,
+            when_damaged=when_damaged,
             clock=clock,
         )
         self.sender = Sender(self.outbox, self.target.line, pace, clock=clock)

@@ -6,6 +6,7 @@
     │  └─ EventInvalid            invalid_event          400     no
     ├─ Forbidden                  forbidden              403     no
     ├─ OutboxUnusable             outbox_unusable         —      no
+    │  ├─ OutboxDamaged           outbox_damaged          —      no
     │  └─ OutboxInUse             outbox_in_use           —      no
     ├─ OutboxFull                 outbox_full            507    yes
     └─ OutboxUnavailable          outbox_unavailable     503    yes
@@ -71,6 +72,12 @@ class OutboxUnusable(EdgeError):
     """The file cannot be used as an outbox: damaged, of another program, or of a newer version."""
 
     code = "outbox_unusable"
+
+
+class OutboxDamaged(OutboxUnusable):
+    """The file is damaged, or no database at all."""
+
+    code = "outbox_damaged"
 
 
 class OutboxInUse(OutboxUnusable):

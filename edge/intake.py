@@ -13,8 +13,8 @@ import orjson
 from aiohttp import web
 
 from edge.edge import Edge
-from edge.errors import EdgeError, EventInvalid, Forbidden, RequestInvalid, SettingsInvalid
-from edge.limits import INTAKE_BODY_BYTES_MAX, INTAKE_EVENTS_MAX
+from edge.errors import EdgeError, EventInvalid, Forbidden, OutboxUnavailable, RequestInvalid, SettingsInvalid
+from edge.limits import INTAKE_BODY_BYTES_MAX, INTAKE_CONNECTIONS_MAX, INTAKE_EVENTS_MAX
 from edge.store import DEFAULT_LANE, Receipt
 
 _JSON_TYPES = ("application/json", "application/x-ndjson")
@@ -47,6 +47,7 @@ class Intake:
     def __init__(self, edge: Edge) -> None:
         self._edge = edge
         self._runner: web.AppRunner | None = None
+        self._active = 0
         self.address = ""
 
     async def listen(self, host: str, port: int) -> None:
@@ -61,6 +62,15 @@ class Intake:
         self.address = f"http://{f'[{address}]' if ':' in address else address}:{bound_port}"
 
     async def _post_events(self, request: web.Request) -> web.Response:
+        if self._active >= INTAKE_CONNECTIONS_MAX:
+            raise OutboxUnavailable(f"{INTAKE_CONNECTIONS_MAX} requests are open already; try again")
+        self._active += 1
+        try:
+            return await self._take(request)
+        finally:
+            self._active -= 1
+
+    async def _take(self, request: web.Request) -> web.Response:
         lane = request.query.get("lane", DEFAULT_LANE)
         body = await request.read()
         if request.content_type == "application/x-ndjson":

@@ -20,6 +20,7 @@ from edge.limits import INTAKE_CONNECTIONS_MAX, INTAKE_EVENTS_MAX, LINE_BYTES_MA
 from edge.store import DEFAULT_LANE
 
 Command = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+DISCARD_SECONDS = 1.0
 Answer = Awaitable[dict[str, Any]]
 
 
@@ -95,7 +96,9 @@ class LocalSocket:
                 line = await reader.readline()
             except ValueError:
                 await answers.put(_at_once(_refusal(EventInvalid(f"a line is longer than {LINE_BYTES_MAX} bytes"))))
-                break
+                await answers.put(None)
+                await _discard(reader)
+                return
             if not line:
                 break
             if not line.strip():
@@ -127,6 +130,14 @@ async def _answer(answers: asyncio.Queue[Answer | None], writer: asyncio.StreamW
         if answers.empty():
             await writer.drain()
     await writer.drain()
+
+
+async def _discard(reader: asyncio.StreamReader) -> None:
+    """Read on for a moment: whoever is still sending would otherwise lose the answer with the line."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_SECONDS):
+            while await reader.read(LINE_BYTES_MAX):
+                pass
 
 
 def _command(line: bytes) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ Sending is `sender.py`'s; `Edge` joins the two.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +16,8 @@ from typing import Any, Self, TypeVar
 import apsw
 
 from edge.clock import Clock, SystemClock, Timeline
-from edge.errors import OutboxFailed, OutboxUnusable, SettingsInvalid
+from edge.damage import salvage, set_aside
+from edge.errors import OutboxDamaged, OutboxFailed, OutboxUnusable, SettingsInvalid
 from edge.event import Event, PluginStamp, Stamp, text_problem
 from edge.limits import (
     JOBS_WAITING_BYTES_MAX,
@@ -34,6 +36,7 @@ from edge.store import DEFAULT_LANE, Bounds, Lane, Receipt, Store
 from edge.writer import Job, Writer, closed
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 def _checked_bounds(name: str, bounds: Bounds) -> Bounds:
@@ -52,7 +55,8 @@ class Outbox:
     """A durable queue in one SQLite file, for one process at a time; use it as a context manager.
 
     `bounds` holds for all lanes together, and for each lane that `lanes` does not name. An event without a device,
-    session, id or time gets this outbox's; with the contract `pixel`, envelopes of plugins are taken as they are.
+    session, id or time gets this outbox's. A damaged file is refused, or set aside (`damage.py`). With the contract
+    `pixel`, envelopes of plugins are taken as they are.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Outbox:
         bounds: Bounds | None = None,
         lanes: Mapping[str, Bounds] | None = None,
         contract: str = "skyra",
+        when_damaged: str = "refuse",
         clock: Clock | None = None,
         vfs: str | None = None,
     ) -> None:
@@ -76,6 +81,9 @@ class Outbox:
         }
         if len(self._lanes) >= LANES_MAX:
             raise SettingsInvalid(f"{len(self._lanes)} lanes are more than {LANES_MAX - 1}")
+        if when_damaged not in ("refuse", "set-aside"):
+            raise SettingsInvalid(f"when_damaged is {when_damaged!r}; it may be refuse or set-aside")
+        self._sets_aside = when_damaged == "set-aside"
         self._vfs = vfs
         self._writer: Writer | None = None
         self._lock: FileLock | None = None
@@ -112,11 +120,31 @@ class Outbox:
         make_directory(self.path.parent)
         self._lock = FileLock(self.path)
         try:
-            return self._open_store()
+            try:
+                return self._open_store()
+            except OutboxDamaged as error:
+                if not self._sets_aside:
+                    raise
+                return self._begin_anew(error)
         except BaseException:
             self._lock.release()
             self._lock = None
             raise
+
+    def _begin_anew(self, error: OutboxDamaged) -> Store:
+        """Set the damaged file aside, and take over what can be read of it."""
+        moved = set_aside(self.path, self._clock.wall_us())
+        log.critical("%s; it is set aside as %s", error.message, moved)
+        store = self._open_store()
+        try:
+            with store.connection:
+                count = salvage(moved, store)
+                store.save()
+        except BaseException:
+            store.connection.close()
+            raise
+        log.critical("%d events of the damaged outbox were taken over; others may be missing", count)
+        return store
 
     def _open_store(self) -> Store:
         connection = open_outbox(self.path, vfs=self._vfs)

@@ -49,6 +49,9 @@ LOOK_SECONDS = 1.0
 
 NEVER_US = 2**62
 
+ANSWERS_LATE_MAX = 10
+"""How many times the patience one event may be unanswered, while others are answered: a slow server is waited for."""
+
 BARREN_LINES_MAX = 2
 """After so many lines that opened and brought nothing, what was on them is suspected."""
 
@@ -100,6 +103,7 @@ class Sender:
         self._suspects: set[str] = set()
         self._progress = 0
         self._barren = 0
+        self._heard_at_ms = 0
         self._paused_until_ms = 0
         self.connected = False
         self.failures = 0
@@ -278,6 +282,7 @@ class Sender:
             return
         self._suspects.discard(flight.row.event_id)
         self._progress += 1
+        self._heard_at_ms = self._clock.monotonic_ms()
         if isinstance(answer, Refused):
             self.last_error = answer.reason
             if answer.retryable and answer.retry_after_seconds:
@@ -321,14 +326,16 @@ class Sender:
         self._wake.set()
 
     async def _watch(self) -> None:
-        """Give the line up when an answer is overdue: a half-open connection gives none, and no error either."""
+        """Give the line up when nothing is answered: a half-open connection gives no answer, and no error either."""
         while True:
             await asyncio.sleep(min(LOOK_SECONDS, self._pace.answer_seconds / 4))
             oldest = next(self.flights.open_flights(), None)
             if oldest is None:
                 continue
-            waited = (self._clock.monotonic_ms() - oldest.sent_at_ms) / 1000
-            if waited > self._pace.answer_seconds:
+            now_ms, most = self._clock.monotonic_ms(), self._pace.answer_seconds
+            silent = (now_ms - max(oldest.sent_at_ms, self._heard_at_ms)) / 1000
+            waited = (now_ms - oldest.sent_at_ms) / 1000
+            if silent > most or waited > most * ANSWERS_LATE_MAX:
                 raise LineLost(f"no answer within {self._pace.answer_seconds} seconds")
 
 

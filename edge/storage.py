@@ -3,6 +3,7 @@
 A file system that does not take a durability setting must not pass for one that does.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -13,7 +14,7 @@ from typing import Final
 import apsw
 
 from edge import schema
-from edge.errors import OutboxInUse, OutboxUnusable
+from edge.errors import OutboxDamaged, OutboxInUse, OutboxUnusable
 from edge.limits import BUSY_TIMEOUT_MS, CACHE_KIB, WAL_BYTES_KEPT_MAX, WAL_PAGES_MAX
 
 FILE_NAME: Final = "listener_outbox.db"
@@ -155,6 +156,23 @@ def migrate(connection: apsw.Connection) -> None:
             raise
 
 
+def note_failure(path: Path) -> None:
+    """Leave a note that the file failed, so that the next start looks at all of it."""
+    with contextlib.suppress(OSError):
+        Path(f"{path}.failed").touch()
+
+
+def _check_after_failure(connection: apsw.Connection, path: Path) -> None:
+    """Look for damage in the middle, which does not show when a file is opened; once, because it takes long."""
+    note = Path(f"{path}.failed")
+    if not note.exists():
+        return
+    found = connection.execute("PRAGMA quick_check(1)").get
+    if found != "ok":
+        raise apsw.CorruptError(str(found))
+    note.unlink()
+
+
 def open_outbox(path: Path, *, vfs: str | None = None) -> apsw.Connection:
     """The connection that writes. Raise OutboxUnusable for a file that cannot be used; it is left as it is."""
     check_sqlite_version(apsw.sqlite_lib_version())
@@ -171,10 +189,11 @@ def open_outbox(path: Path, *, vfs: str | None = None) -> apsw.Connection:
         for pragma, value, expected in SETTINGS:
             _set(connection, pragma, value, expected)
         migrate(connection)
+        _check_after_failure(connection, path)
         sync_directory(path.parent)  # the WAL is there from here on
     except (apsw.NotADBError, apsw.CorruptError) as error:
         connection.close()
-        raise OutboxUnusable(
+        raise OutboxDamaged(
             f"{path}: damaged, or no outbox at all ({error}); nothing was changed. Move it and its -wal aside to "
             f"begin anew, and export what can still be read from the copy"
         ) from error

@@ -13,6 +13,7 @@ import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ import apsw
 from edge.errors import DiskFull, EdgeError, OutboxClosed, OutboxFailed, OutboxUnavailable
 from edge.limits import COMMIT_JOBS_MAX
 from edge.reserve import Reserve
-from edge.storage import Severity, severity
+from edge.storage import Severity, note_failure, severity
 from edge.store import Lane, Store
 
 log = logging.getLogger(__name__)
@@ -187,6 +188,7 @@ class Writer:
                 return DiskFull("no room on the disk of the outbox; free some, and try again")
             case Severity.FATAL:
                 self.failure = f"the outbox cannot be written any more: {error}"
+                note_failure(Path(self._store.connection.filename))
                 log.critical(self.failure)
                 return OutboxFailed(self.failure)
 

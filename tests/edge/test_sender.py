@@ -347,3 +347,19 @@ async def test_closing_in_the_middle_loses_nothing(start_edge: StartEdge, server
     edge = await start_edge()
     await drained(edge)
     assert server.stored() == sent
+
+
+async def test_one_answer_that_never_comes_does_not_keep_its_row_for_good(
+    start_edge: StartEdge, server: ReferenceServer
+) -> None:
+    server.lie = lambda answers: [answer for answer in answers if answer["event_id"] != "evt_0"]
+    edge = await start_edge(pace=Pace(retry=QUICK, connect=QUICK, answer_seconds=0.05))
+    await put(edge, 1)
+    number = 0
+    while server.received.count("evt_0") < 2:
+        number += 1
+        await put(edge, 5, f"more_{number}")
+        await until(lambda: edge.outbox.depth == 1, "all others are answered")
+    server.lie = lambda answers: answers
+    await drained(edge)
+    assert len(server.stored()) == 1 + 5 * number

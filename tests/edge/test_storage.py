@@ -11,7 +11,18 @@ import apsw
 import pytest
 
 from broker.clock import ManualClock
-from edge import DiskFull, Outbox, OutboxFailed, OutboxUnavailable, OutboxUnusable, limits, storage, writer
+from edge import (
+    DiskFull,
+    Outbox,
+    OutboxDamaged,
+    OutboxFailed,
+    OutboxUnavailable,
+    OutboxUnusable,
+    SettingsInvalid,
+    limits,
+    storage,
+    writer,
+)
 from edge.clock import RELEASED_US
 from edge.limits import RETRY_AFTER_SECONDS_MAX
 from edge.schema import APPLICATION_ID, VERSION
@@ -196,3 +207,41 @@ async def test_pages_come_from_an_index_and_are_never_sorted(outbox: Outbox) -> 
     for plan in await outbox.read(plans):
         assert "USING INDEX outbox_due" in plan
         assert "TEMP B-TREE" not in plan
+
+
+async def test_a_damaged_file_is_set_aside_when_asked_for_and_what_can_be_read_is_taken_over(path: Path) -> None:
+    async with Outbox(path, device_id="pi-1") as outbox:
+        await put_all(outbox, *(f"evt_{number}" for number in range(400)), size=500)
+    damage_file(path, b"\xff" * 4096 * 5, offset=4096 * 30)
+    damage_file(Path(f"{path}.failed"), b"")
+    async with Outbox(path, device_id="pi-1", when_damaged="set-aside") as outbox:
+        taken_over = ids(path)
+        assert 100 < len(taken_over) < 400
+        assert outbox.depth == len(taken_over)
+        assert "evt_0" in taken_over
+        assert "evt_399" in taken_over
+        await outbox.put(event("after"))
+    (kept,) = [each for each in path.parent.glob("*.damaged-*") if not each.name.endswith(("-wal", "-shm"))]
+    assert kept.name.startswith("listener_outbox.db.damaged-")
+
+
+async def test_what_is_no_database_is_set_aside_too(path: Path) -> None:
+    damage_file(path, b"no database" * 1000)
+    async with Outbox(path, device_id="pi-1", when_damaged="set-aside") as outbox:
+        assert outbox.depth == 0
+        await outbox.put(event("evt_1"))
+    with pytest.raises(SettingsInvalid, match="set-aside"):
+        Outbox(path, when_damaged="explode")
+
+
+async def test_after_a_failure_the_next_start_looks_at_the_whole_file_once(path: Path) -> None:
+    async with Outbox(path, device_id="pi-1") as outbox:
+        await put_all(outbox, *(f"evt_{number}" for number in range(400)), size=500)
+    damage_file(Path(f"{path}.failed"), b"")
+    async with Outbox(path, device_id="pi-1") as outbox:
+        assert outbox.depth == 400
+    assert not Path(f"{path}.failed").exists()  # noqa: ASYNC240 - at once, in a test
+    damage_file(path, b"\xff" * 4096 * 5, offset=4096 * 30)
+    damage_file(Path(f"{path}.failed"), b"")
+    with pytest.raises(OutboxDamaged):
+        await Outbox(path, device_id="pi-1").open()
