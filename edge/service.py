@@ -27,6 +27,7 @@ Environment=COURIER_EDGE_PATH={state}/listener_outbox.db COURIER_EDGE_SOCKET={ru
 User={user}
 Restart=always
 RestartSec=2
+RestartPreventExitStatus=78
 WatchdogSec={watchdog}
 TimeoutStopSec=30
 StateDirectory=courier-edge

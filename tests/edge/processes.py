@@ -1,6 +1,5 @@
 """The daemon, its commands, and the servers that it sends to, as real processes."""
 
-import os
 import select
 import subprocess
 import sys
@@ -22,11 +21,6 @@ QUICK = {
 }
 
 
-def clean(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a child."""
-    return environment(extra)
-
-
 def courier_edge(
     *arguments: str, stdin: bytes = b"", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
@@ -35,7 +29,7 @@ def courier_edge(
         [sys.executable, "-m", "edge", *arguments],
         input=stdin,
         capture_output=True,
-        env=clean(env),
+        env=environment(env),
         timeout=PATIENCE_SECONDS,
         check=False,
     )
@@ -54,7 +48,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=clean(env),
+                env=environment(env),
                 bufsize=0,
             )
         self.first_line = ""
@@ -207,6 +201,3 @@ class CourierProcess:
 def broker_takes_device_events() -> bool:
     """Whether this tree's broker has `/v1/ingress`."""
     return any("/v1/ingress" in path.read_text() for path in (Path(__file__).parents[2] / "broker/front").glob("*.py"))
-
-
-TORTURE = os.environ.get("COURIER_WORKLOAD") == "torture"

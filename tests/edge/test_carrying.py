@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from edge import Outbox
+from edge.store import Attempt
 from tests.edge.conftest import event, ids, rows
 from tests.edge.processes import courier_edge
 from tests.edge.reference_server import ReferenceServer
@@ -155,8 +156,6 @@ def test_refused_events_are_listed_retried_and_dropped(path: Path) -> None:
     filled(path, 4)
 
     async def refuse() -> None:
-        from edge.store import Attempt
-
         async with Outbox(path, device_id="pi-1") as outbox:
             attempts = [Attempt(f"evt_{number}", outbox.now_us() + 10**9, "no", rejected=True) for number in (0, 1, 3)]
             await outbox.change(lambda store: store.reschedule(attempts))

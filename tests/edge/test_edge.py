@@ -15,6 +15,7 @@ from aiohttp.abc import AbstractResolver
 
 import edge
 from edge import Edge, OutboxClosed, OutboxUnusable, Pace, SettingsInvalid, SyncEdge
+from edge.clock import SystemClock
 from edge.feed import Positions, pick
 from edge.limits import LIVE_ROWS_MAX
 from edge.lines import Target
@@ -249,3 +250,37 @@ async def test_an_idle_line_that_went_dead_is_noticed_by_its_pings(tmp_path: Pat
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
             await proxy.close()
+
+
+class Wrong(SystemClock):
+    """A clock whose wall time is somewhere else, and may be moved."""
+
+    def __init__(self, wall_us: int) -> None:
+        self.wall = wall_us
+
+    def wall_us(self) -> int:
+        return self.wall
+
+
+async def test_no_clock_stalls_the_sender_in_a_run_or_across_reboots(tmp_path: Path, path: Path) -> None:
+    """A Pi that boots in 1970, in the future, and in 1970 again, and whose clock jumps while it sends."""
+    year_us = 366 * 24 * 3600 * 1_000_000
+    async with ReferenceServer(tmp_path / "inbox.db") as server:
+        sent: dict[str, bytes] = {}
+        for life, years in enumerate((0, 57, 130, 0, 57, 56)):
+            clock = Wrong(years * year_us)
+            async with Edge(server.url, path=path, device_id="pi-1", pace=PACE, clock=clock) as edge:
+                sent |= await put(edge, 20, f"life_{life}")
+                clock.wall = (years + 30) * year_us
+                await server.stop()
+                sent |= await put(edge, 20, f"dark_{life}")
+                await until(lambda edge=edge: edge.sender.failures >= 2, "nobody is there")
+                clock.wall = 0
+                await server.start()
+                if life % 2:
+                    await drained(edge)
+                    assert server.stored() == sent
+                assert (await edge.status()).oldest_seconds in (None, pytest.approx(0, abs=60 * 366 * 24 * 3600))
+        async with Edge(server.url, path=path, device_id="pi-1", pace=PACE) as edge:
+            await drained(edge)
+        assert server.stored() == sent
