@@ -96,17 +96,20 @@ class Edge:
                     await asyncio.wait([waiting, self._sending], return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     waiting.cancel()
-                if self._sending is not None and self._sending.done():
+                if self.outbox.failure is not None or (self._sending is not None and self._sending.done()):
                     raise OutboxFailed(self.outbox.failure or "the sender has ended")
         finally:
             self.outbox.watchers.discard(changed)
 
     async def failed(self) -> str:
         """Wait until the outbox can no longer be believed; why."""
-        if self._sending is not None:
-            await asyncio.wait([self._sending])
-            if not self._sending.cancelled() and (error := self._sending.exception()) is not None:
-                return str(error)
+        failing = asyncio.ensure_future(self.outbox.failed.wait())
+        try:
+            await asyncio.wait(
+                [failing, *([self._sending] if self._sending else [])], return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            failing.cancel()
         return self.outbox.failure or "the sender has ended"
 
     async def status(self) -> Status:

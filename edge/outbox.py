@@ -97,6 +97,8 @@ class Outbox:
         """What each lane held after the last commit."""
         self.watchers: set[asyncio.Event] = set()
         """Set after every commit."""
+        self.failed = asyncio.Event()
+        """Set when the file can no longer be believed."""
 
     # Opening and closing.
 
@@ -232,6 +234,8 @@ class Outbox:
             else:
                 job.future.set_result(job.result)
         self._room.set()
+        if self.failure is not None:
+            self.failed.set()
         if jobs[0].changes:  # a batch only reads, or only changes
             for watcher in self.watchers:
                 watcher.set()

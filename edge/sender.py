@@ -52,6 +52,8 @@ NEVER_US = 2**62
 ANSWERS_LATE_MAX = 10
 """How many times the patience one event may be unanswered, while others are answered: a slow server is waited for."""
 
+SUSPICION_FACTOR = 10
+
 BARREN_LINES_MAX = 2
 """After so many lines that opened and brought nothing, what was on them is suspected."""
 
@@ -101,6 +103,8 @@ class Sender:
         self._answers = asyncio.Event()
         self._window = 0
         self._suspects: set[str] = set()
+        self._suspicion = 0
+        """How many answers the suspicion still lasts: a suspect that was dropped must not make it last for ever."""
         self._progress = 0
         self._barren = 0
         self._heard_at_ms = 0
@@ -115,12 +119,9 @@ class Sender:
         """Send until this is cancelled; raise OutboxFailed when the outbox can no longer be believed."""
         self._outbox.watchers.add(self._wake)
         try:
-            noted = await self._outbox.read(lambda store: store.line())
-            self.failures, self.last_error = noted.failures, noted.last_error
-            await self._rest_until(noted.next_attempt_at)
-            await asyncio.sleep(
-                self._rng.uniform(0.0, self._pace.connect.base_seconds)
-            )  # a whole site may have power again
+            await self._rest_as_noted()
+            # A whole site may have its power back at this moment.
+            await asyncio.sleep(self._rng.uniform(0.0, self._pace.connect.base_seconds))
             while True:
                 await self._something_to_send()
                 await self._one_line()
@@ -129,9 +130,16 @@ class Sender:
 
     # Between lines.
 
-    async def _rest_until(self, at_us: int) -> None:
-        """Wait for a time that was noted; the outbox has seen to it that it is not far away."""
-        await asyncio.sleep(max(0.0, (at_us - self._outbox.now_us()) / 1_000_000))
+    async def _rest_as_noted(self) -> None:
+        """Wait for the time that an earlier run has noted; the outbox has seen to it that it is not far away."""
+        try:
+            noted = await self._outbox.read(lambda store: store.line())
+        except OutboxUnavailable:
+            if self._outbox.failure is not None:
+                raise
+            return  # locked for the moment: the note is not worth waiting for
+        self.failures, self.last_error = noted.failures, noted.last_error
+        await asyncio.sleep(max(0.0, (noted.next_attempt_at - self._outbox.now_us()) / 1_000_000))
 
     async def _something_to_send(self) -> None:
         """Do not knock when there is nothing to bring."""
@@ -198,6 +206,7 @@ class Sender:
         self._barren = 0 if self._progress or not ids else self._barren + 1
         if len(ids) > 1 and (lost.ambiguous or self._barren >= BARREN_LINES_MAX):
             self._suspects |= ids
+            self._suspicion = SUSPICION_FACTOR * len(self._suspects)
             return True
         self._suspects -= ids
         return False
@@ -281,6 +290,9 @@ class Sender:
         if flight is None:
             return
         self._suspects.discard(flight.row.event_id)
+        self._suspicion -= 1
+        if self._suspicion <= 0:  # those that are left are no longer in the outbox
+            self._suspects.clear()
         self._progress += 1
         self._heard_at_ms = self._clock.monotonic_ms()
         if isinstance(answer, Refused):

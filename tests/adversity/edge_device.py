@@ -20,6 +20,10 @@ def envelope(event_id: str, rng: random.Random) -> bytes:
     return orjson.dumps({**body, "device_id": "pi-1", "payload": {"filling": filling}})
 
 
+class Refused(Exception):
+    """The daemon cannot take an event now."""
+
+
 class Device:
     """Puts events through the daemon's socket. What was answered is promised; what was not may be there or not."""
 
@@ -68,6 +72,8 @@ class Device:
         writer.write(b"".join(line + b"\n" for line in waiting.values()))
         for event_id, line in waiting.items():
             answer = orjson.loads(await reader.readuntil(b"\n"))
+            if "error" in answer and answer["error"]["retryable"]:
+                raise Refused(answer["error"])
             assert (answer["event_id"], answer["status"]) == (event_id, "queued"), answer
             assert "payload_conflict" not in answer
             self.promised[event_id] = line

@@ -4,6 +4,7 @@ Every body runs against the reference server, and against the broker.
 """
 
 import asyncio
+import contextlib
 import random
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -13,7 +14,7 @@ import apsw
 import pytest
 
 from tests.adversity.conftest import SEED, TORTURE, until
-from tests.adversity.edge_device import Device, Proxy, envelope
+from tests.adversity.edge_device import Device, Proxy, Refused, envelope
 from tests.edge.processes import CourierProcess, ReferenceProcess, Server, broker_takes_device_events
 
 KILLS = 5_000 if TORTURE else 30
@@ -196,3 +197,33 @@ def server_lives(server: ReferenceProcess) -> bool:
         return True
     server.wait()
     return False
+
+
+@pytest.mark.usefixtures("needs_strace")
+@pytest.mark.parametrize("sync", [15, 30])
+async def test_after_a_failed_sync_nothing_more_is_promised_and_the_daemon_ends(sync: int, tmp_path: Path) -> None:
+    """A later success would prove nothing; systemd starts it anew, and everything that was promised is there."""
+    device = Device(tmp_path / "outbox.db", "ws://127.0.0.1:1", random.Random(SEED))
+    try:
+        daemon = device.start_under(("-e", f"inject=fdatasync,fsync:error=EIO:when={sync}"))
+        await asyncio.to_thread(daemon.ready)
+        with contextlib.suppress(Refused):
+            while daemon.process.poll() is None:
+                await device.produce(10)
+        assert await asyncio.to_thread(daemon.wait) == 74
+        assert "the outbox failed, nothing more is taken" in daemon.errors
+        promised = set(device.promised)
+        assert promised
+        await device.start()
+        assert promised <= stored_ids(device)
+        await device.produce(10)
+    finally:
+        device.kill()
+
+
+def stored_ids(device: Device) -> set[str]:
+    connection = apsw.Connection(str(device.path))
+    try:
+        return {str(event_id) for (event_id,) in connection.execute("SELECT event_id FROM outbox")}
+    finally:
+        connection.close()

@@ -363,3 +363,14 @@ async def test_one_answer_that_never_comes_does_not_keep_its_row_for_good(
     server.lie = lambda answers: answers
     await drained(edge)
     assert len(server.stored()) == 1 + 5 * number
+
+
+async def test_a_suspect_that_was_dropped_does_not_slow_the_others_for_good(
+    start_edge: StartEdge, server: ReferenceServer
+) -> None:
+    edge = await start_edge()
+    edge.sender._suspects, edge.sender._suspicion = {"long gone"}, 10
+    await put(edge, 300)
+    await drained(edge)
+    assert not edge.sender._suspects
+    assert max(server.batches) > 1
