@@ -1,6 +1,7 @@
 """The library: what is exported, programs without asyncio, TLS with a private CA, the share of new events."""
 
 import asyncio
+import hashlib
 import socket
 import ssl
 import subprocess
@@ -24,6 +25,7 @@ from edge.sender import Sender
 from edge.store import Store
 from tests.adversity.conftest import until
 from tests.adversity.edge_device import Proxy
+from tests.conftest import StartApp
 from tests.edge.conftest import event, ids
 from tests.edge.reference_server import ReferenceServer
 from tests.edge.test_carrying import InThread
@@ -284,3 +286,21 @@ async def test_no_clock_stalls_the_sender_in_a_run_or_across_reboots(tmp_path: P
         async with Edge(server.url, path=path, device_id="pi-1", pace=PACE) as edge:
             await drained(edge)
         assert server.stored() == sent
+
+
+@pytest.mark.parametrize("scheme", ["ws", "http"])
+async def test_a_broker_that_asks_for_a_token_gets_it_and_keeps_a_device_to_its_own_name(
+    scheme: str, start_app: StartApp, path: Path
+) -> None:
+    token = {"name": "pi", "tokenHash": f"sha256:{hashlib.sha256(b'secret').hexdigest()}", "scopes": ["devices:pi-1"]}
+    app = await start_app({"auth": {"tokens": [token]}})
+    url = app.server.address.replace("http", scheme)
+    async with Edge(url, path=path, device_id="pi-1", pace=PACE) as nobody:
+        await put(nobody, 5)
+        await until(lambda: "401" in str(nobody.sender.last_error), "it is turned away")
+        assert nobody.outbox.waiting == 5
+    pace = Pace(retry=PACE.retry, connect=PACE.connect)
+    async with Edge(url, path=path, device_id="pi-1", token="secret", pace=pace) as known:
+        await known.put({**event("evt_other"), "device_id": "pi-2"})
+        await drained(known)
+        assert (known.outbox.rejected, ids(path)) == (1, ["evt_other"])
