@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILED_SOURCES := $(wildcard _fast/*.pyx _fast/*.pxd _fast/*.h) setup.py
 DEBUG_TREE := build/debug
 
-.PHONY: help serve test test-debug check bench gates bench-latency bench-long torture wheel clean
+.PHONY: help serve test test-debug check bench gates bench-latency bench-long bench-edge torture wheel edge-wheel clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -74,11 +74,18 @@ bench-latency: $(VENV)/.built ## Measure the latency from producer to consumer a
 bench-long: $(VENV)/.built ## Benchmarks that grow a ledger to 10 million rows (minutes, several GB)
 	@COURIER_WORKLOAD=long $(BIN)/pytest bench/test_journal.py -k grows --capture=no --timeout 0 $(ARGS)
 
+bench-edge: $(VENV)/.built ## Measure the edge: ARGS=puts, drain or fleet
+	@$(BIN)/python -m bench.edge $(ARGS)
+
 torture: $(VENV)/.built ## Crash, power-cut and property tests, for much longer
 	@COURIER_WORKLOAD=torture HYPOTHESIS_PROFILE=torture $(BIN)/pytest tests/adversity tests/journal tests/fast --timeout 0 $(ARGS)
 
 wheel: $(VENV)/.dependencies ## Build the sdist and the wheel into dist/
 	@$(BIN)/python -m build
+
+edge-wheel: $(VENV)/.dependencies ## Build the wheel of the edge alone, in plain Python for any Pi, into dist/
+	@rm -rf build/edge && mkdir -p build && cp -r edge build/edge
+	@$(BIN)/python -m build --wheel --outdir dist build/edge
 
 clean: ## Remove everything that was built (never $(DATA))
 	rm -rf $(VENV) build dist *.egg-info _fast/*.so _fast/*.c

@@ -19,6 +19,7 @@ receipts     what became of one event
 why          the whole life of one event
 pipe         the broker as a child process, over stdin and stdout
 manifest     how a stream kernel starts that
+import_      bring the events of an outbox that was carried here
 backup       copy the journal, and verify a copy
 config       check and show the configuration
 token        make tokens
@@ -41,6 +42,7 @@ from broker.cli.config import config
 from broker.cli.consumer_groups import groups
 from broker.cli.dead import dead
 from broker.cli.groups import Group
+from broker.cli.import_ import import_
 from broker.cli.manifest import manifest
 from broker.cli.pipe import pipe
 from broker.cli.pub import pub
@@ -84,6 +86,7 @@ main.add_command(receipts)
 main.add_command(pipe)
 main.add_command(manifest)
 main.add_command(why)
+main.add_command(import_)
 main.add_command(backup)
 main.add_command(verify)
 main.add_command(config)

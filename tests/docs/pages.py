@@ -4,6 +4,7 @@ A part stands in its page between `<!-- Made by tests/docs/pages.py: NAME -->` a
 `python -m tests.docs.pages` writes all of them anew.
 """
 
+import argparse
 import ast
 import inspect
 import re
@@ -19,8 +20,13 @@ from broker import limits
 from broker.cli import exits, main
 from broker.errors import ConfigError, CourierError
 from broker.ops.metrics import DEFINED
+from edge import config as edge_config
+from edge import limits as edge_limits
+from edge.cli import parser as edge_parser
+from edge.errors import EdgeError
 from tests.docs.markdown import ROOT
 
+EDGE = ROOT / "docs/reference/edge.md"
 HTTP, WEBSOCKET, CLI = (ROOT / f"docs/reference/{name}.md" for name in ("http", "websocket", "cli"))
 STDIO = ROOT / "docs/reference/stdio.md"
 METRICS = ROOT / "docs/reference/metrics.md"
@@ -200,6 +206,67 @@ def metrics() -> str:
     return table(("Metric", "Type", "Labels", "Meaning"), rows)
 
 
+# The edge.
+
+
+def edge_settings() -> str:
+    """Every setting of `courier-edge` with its default."""
+    rows = [
+        (f"`{name}`", f"`{each.default}`" if each.default != "" else "", each.metadata["meaning"].replace("|", "or"))
+        for name, each in edge_config.FIELDS.items()
+    ]
+    return table(("Setting", "Default", "Meaning"), rows)
+
+
+def edge_errors() -> str:
+    """Every error that the intake answers with."""
+
+    def below(kind: type[EdgeError]) -> Iterator[type[EdgeError]]:
+        yield kind
+        for child in kind.__subclasses__():
+            yield from below(child)
+
+    unseen = {"internal", "settings_invalid", "outbox_unusable", "outbox_in_use"}
+    rows = [
+        (f"`{kind.code}`", f"{kind.status}", "yes" if kind.retryable else "no", sentence(kind.__doc__ or ""))
+        for kind in sorted(below(EdgeError), key=lambda kind: (kind.status, kind.code))
+        if kind.code not in unseen
+    ]
+    return table(("Code", "Status", "Retry", "Meaning"), rows)
+
+
+def edge_bounds() -> str:
+    """The bounds of the edge."""
+    names = {
+        "EVENT_BYTES_MAX": "bytes of an event",
+        "EVENT_ID_BYTES_MAX": "bytes of an `event_id`",
+        "DEVICE_ID_BYTES_MAX": "bytes of the `device_id` of the settings",
+        "LANE_BYTES_MAX": "bytes of the name of a lane",
+        "LANES_MAX": "lanes",
+        "INTAKE_EVENTS_MAX": "events of one request, or lines that are unanswered on the socket",
+        "INTAKE_BODY_BYTES_MAX": "bytes of a request",
+        "INTAKE_CONNECTIONS_MAX": "connections to the socket",
+        "WINDOW_MAX": "`window`",
+        "RETRY_AFTER_SECONDS_MAX": "seconds of patience that a server may ask for",
+        "RESERVE_BYTES": "bytes of the reserve",
+    }
+    return table(("What", "At most"), [(what, f"{getattr(edge_limits, name):,}") for name, what in names.items()])
+
+
+def edge_help() -> str:
+    """A section for each command of `courier-edge`."""
+
+    def sections(parser: argparse.ArgumentParser) -> Iterator[str]:
+        parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=int(COLUMNS))  # type: ignore[assignment]
+        yield f"### `{parser.prog}`\n\n```text\n{parser.format_help().rstrip()}\n```"
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for child in action.choices.values():
+                    yield from sections(child)
+
+    return "\n\n".join(sections(edge_parser()))
+
+
 # The tree.
 
 
@@ -219,6 +286,10 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "bounds of stdio": (STDIO, stdio_bounds),
     "metrics": (METRICS, metrics),
     "layers": (ARCHITECTURE, layers),
+    "edge settings": (EDGE, edge_settings),
+    "edge errors": (EDGE, edge_errors),
+    "bounds of the edge": (EDGE, edge_bounds),
+    "edge help": (EDGE, edge_help),
 }
 
 
