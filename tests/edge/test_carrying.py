@@ -73,8 +73,33 @@ def test_what_is_carried_arrives_once_with_identical_bytes_however_often(
     assert file.read_bytes().splitlines() == list(sent.values())
     assert len(ids(path)) == 1200
     first = courier("import", str(file), "--url", server.http_url)
-    assert first.returncode == 0
+    assert first.returncode == 0, first.stderr
     assert json.loads(first.stdout) == {"file": str(file), "stored": 1200, "duplicates": 0, "refused": 0}
+    again = courier("import", str(file), "--url", server.http_url)
+    assert json.loads(again.stdout) == {"file": str(file), "stored": 0, "duplicates": 1200, "refused": 0}
+    assert server.stored() == sent
+    assert max(server.batches) == 500
+
+
+def test_a_file_that_was_cut_short_gives_what_it_has_and_says_what_it_lacks(
+    tmp_path: Path, path: Path, server: ReferenceServer
+) -> None:
+    filled(path, 3)
+    file = tmp_path / "stick.ndjson"
+    courier_edge("export", str(file), "--path", str(path))
+    file.write_bytes(file.read_bytes()[:-20])
+    done = courier("import", str(file), "--url", server.http_url)
+    assert (done.returncode, b"line 3 is refused: it is not JSON" in done.stderr) == (65, True)
+    assert server.stored().keys() == {"evt_0", "evt_1"}
+
+
+def test_a_refused_event_does_not_keep_the_others_away(tmp_path: Path, path: Path, server: ReferenceServer) -> None:
+    filled(path, 5)
+    file = tmp_path / "stick.ndjson"
+    courier_edge("export", str(file), "--path", str(path))
+    server.refuse = lambda given: (
+        {"code": "invalid_envelope", "message": "no"} if given["event_id"] == "evt_2" else None
+    )
     done = courier("import", str(file), "--url", server.http_url)
     assert (done.returncode, b"line 3 is refused: invalid_envelope: no" in done.stderr) == (65, True)
     assert len(server.stored()) == 4
