@@ -42,6 +42,7 @@ Examples:
   courier sub 'agents/*/inbox' -n 1
   courier sub sensors/readings --reconnect --json >> readings.ndjson
   courier sub sensors/readings --no-ack -n 10 | jq .payload
+  courier sub 'sensors/**' --group alarms --from now
 """,
 )
 @click.argument("stream", type=PATTERN)
@@ -57,6 +58,12 @@ Examples:
 @click.option("--nack", is_flag=True, help="Refuse what was printed: it goes to the tail of its stream.")
 @click.option("--batch", type=click.IntRange(1, DELIVER_BATCH_MAX), help="Let one frame carry so many events.")
 @click.option("--group", metavar="NAME", help="Take part in this consumer group of the stream.")
+@click.option(
+    "--from",
+    "start",
+    type=click.Choice(["start", "now"]),
+    help="With --group: where a new group begins. [default: start, the oldest event]",
+)
 @reconnect_option
 @json_option
 @broker_options
@@ -68,6 +75,7 @@ def sub(
     nack: bool,
     batch: int | None,
     group: str | None,
+    start: str | None,
     reconnect: bool,
     as_json: bool,
     url: str,
@@ -83,12 +91,16 @@ def sub(
     """
     if nack and click.get_current_context().get_parameter_source("ack") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--nack is neither --ack nor --no-ack; give one of them")
+    if start is not None and group is None:
+        raise click.UsageError("--from goes with --group: it says where a new group begins")
     answer = "nack" if nack else "ack" if ack else None
     params = {"stream": stream}
     if batch is not None:
         params["batch"] = str(batch)
     if group is not None:
         params["group"] = group
+    if start is not None:
+        params["from"] = start
     consumer = Consumer(params, count, credit, answer, person=for_person(as_json))
 
     async def connect(begun: Callable[[], None]) -> None:

@@ -35,7 +35,9 @@ class Group(Stream):
 
     @property
     def position(self) -> int:
-        """Up to here, everything is settled. Looked at once a write, not once an event."""
+        """Up to here, everything of the ledger is settled. Looked at once a write, not once an event."""
+        if self.rules.in_memory:  # what it has in its window is not of the ledger
+            return self.loaded_seq
         return next(iter(self._unsettled), self.loaded_seq + 1) - 1
 
     def _count(self, entry: Entry) -> None:

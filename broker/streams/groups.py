@@ -210,7 +210,6 @@ async def _to_its_end(change: Coroutine[Any, Any, None]) -> None:
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody is left to be told
         await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # nobody is left to be told
         raise

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.process import BrokerProcess, courier
+from tests.support.process import BrokerProcess, courier, until
 from tests.support.publish import publish
-from tests.support.terminal import shown_by
+from tests.support.terminal import courier_on_terminal, shown_by
 
 PLAIN = {"NO_COLOR": "1"}
 
@@ -65,6 +65,7 @@ def test_a_group_is_deleted_once(broker: BrokerProcess) -> None:
         (("groups", "delete", "calm"), b"Missing option '--stream'"),
         (("consumer-groups",), b"did you mean 'courier groups'?"),
         (("dead", "replay", "--group", "strict"), b"say which ones"),
+        (("sub", "jobs/a", "--from", "now"), b"--from goes with --group"),
     ],
 )
 def test_what_was_not_meant_is_refused_with_what_was(arguments: tuple[str, ...], says: bytes) -> None:
@@ -95,3 +96,13 @@ def test_a_replay_to_a_group_says_no_new_sequence(broker: BrokerProcess) -> None
     code, text = shown_by("dead", "replay", "--all", "--yes", "--group", "strict", "--url", broker.url, env=PLAIN)
     assert code == 0
     assert text.endswith("replayed 1 dead letter\n")
+
+
+def test_a_new_group_may_begin_now(broker: BrokerProcess) -> None:
+    command = ["sub", "jobs/a", "--group", "late", "--from", "now", "-n", "1"]
+    with courier_on_terminal(*command, "--url", broker.url, env=PLAIN) as running:
+        until(lambda: len(found(broker, "groups")) == 3)
+        publish(broker, "jobs/a", "a-3")
+        code, text = running.end()
+    assert code == 0
+    assert text.split()[:4] == ["4", "jobs/a", "sprint.assign", "a-3"]

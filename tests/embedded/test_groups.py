@@ -1,6 +1,7 @@
 """Consumer groups of an embedded broker: a copy of the stream for each, with a journal and without one."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -54,3 +55,20 @@ async def test_whoever_gives_up_waiting_for_a_group_does_not_spoil_it(broker: Br
         async with asyncio.timeout(30), broker.subscribe(STREAM, ack="auto", group=f"g-{turns}") as reader:
             await broker.enqueue(STREAM, 2)
             await anext(reader)
+
+
+async def test_whoever_gives_up_twice_is_not_told_of_a_failure_by_the_log(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    groups = broker._core.registry.groups
+    async with groups._changing:
+        leaving = asyncio.create_task(groups.unregister(STREAM, "nobody"))
+        for _ in range(2):
+            await asyncio.sleep(0)
+            leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+    while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - the change itself comes to its end
+        await asyncio.sleep(0)
+    del leaving
+    gc.collect()
+    assert "never retrieved" not in caplog.text

@@ -9,7 +9,17 @@ from broker.errors import OverQuota
 from tests.conftest import Connect, StartApp
 from tests.support.client import HANDSHAKE, Client, assert_error
 from tests.support.events import STREAM
-from tests.support.groups import MAX_DELIVERIES, OTHER, PATTERN, flushed, nothing_more, of_stream, restarted, taken
+from tests.support.groups import (
+    MAX_DELIVERIES,
+    OTHER,
+    PATTERN,
+    die,
+    flushed,
+    nothing_more,
+    of_stream,
+    restarted,
+    taken,
+)
 
 EVERYTHING = "agents/**"
 
@@ -152,3 +162,19 @@ async def test_what_the_stream_itself_replays_is_not_delivered_to_its_groups_aga
         async with client.subscribe(group=name) as group:
             assert await taken(group, len(expected)) == expected if expected else True
             await nothing_more(group)
+
+
+async def test_what_waits_in_memory_does_not_move_the_position_in_the_ledger(
+    app: App, client: Client, start_app: StartApp, connect: Connect
+) -> None:
+    """A stream was durable, is in memory for a while, and its group still has a dead letter from before."""
+    await client.enqueue("e-1")
+    await die(client, "a", "e-1")
+    client = await restarted(app, start_app, connect, durability="memory")
+    await client.enqueue("m-1")
+    await client.request("POST", "v1/dead-letters/1/replay?group=a")
+    async with client.subscribe(group="a") as subscriber:
+        assert sorted(await taken(subscriber, 2, ack=False)) == ["e-1", "m-1"]
+        await subscriber.ack("e-1")
+        await subscriber.settled()
+        assert (await of_stream(client))["a"]["position"] == 1
