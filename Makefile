@@ -38,7 +38,7 @@ $(VENV)/.built: $(VENV)/.dependencies $(COMPILED_SOURCES)
 $(DEBUG_TREE)/.built: $(VENV)/.dependencies $(COMPILED_SOURCES)
 	@echo "Building the compiled modules with every check on, in $(DEBUG_TREE) ..."
 	@mkdir -p $(DEBUG_TREE)/_fast
-	@ln -sfn $(addprefix $(CURDIR)/,broker edge bench tests docs examples pyproject.toml README.md CHANGELOG.md CONTRIBUTING.md LICENSE MANIFEST.in Makefile .ci \
+	@ln -sfn $(addprefix $(CURDIR)/,broker edge bench tests docs pyproject.toml README.md CHANGELOG.md CONTRIBUTING.md LICENSE MANIFEST.in Makefile .ci \
 		courier.example.yaml) $(DEBUG_TREE)/
 	@cp _fast/*.py _fast/*.pyi _fast/*.pyx _fast/*.pxd _fast/py.typed $(DEBUG_TREE)/_fast/
 	@cp _fast/*.h $(DEBUG_TREE)/_fast/
