@@ -67,7 +67,8 @@ async def test_a_stream_that_is_born_while_its_group_is_registered_again_has_one
     async with client.subscribe(EVERYTHING, group="a"):
         pass
     groups = app.registry.groups
-    registering = asyncio.create_task(groups.register(OTHER, "a", from_start=True, last_seq=lambda: 0))
+    committed = lambda: app.registry._committed_seq  # noqa: E731 - as the registry calls it
+    registering = asyncio.create_task(groups.register(OTHER, "a", from_start=True, last_seq=committed))
     while not groups._being_registered:  # noqa: ASYNC110 - it takes a few turns of the loop
         await asyncio.sleep(0)
     app.registry.open(OTHER)

@@ -1,5 +1,6 @@
 """What tests of consumer groups share: members that take, a broker that is restarted, events that die."""
 
+import asyncio
 from typing import Any
 
 from broker.app import App
@@ -65,3 +66,12 @@ async def flushed(app: App) -> None:
 
 
 REASON = f"refused by its consumer; {MAX_DELIVERIES} deliveries, none acknowledged"
+
+
+async def abandoned(client: Client, stream: str = STREAM) -> dict[str, dict[str, Any]]:
+    """Wait until the broker has noticed that every member of every group of a stream has left; their figures."""
+    async with asyncio.timeout(20):
+        while True:
+            figures = await of_stream(client, stream)
+            if not any(each["subscribers"] for each in figures.values()):
+                return figures
