@@ -1,6 +1,7 @@
 """What tests of consumer groups share: members that take, a broker that is restarted, events that die."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from broker.app import App
@@ -68,10 +69,21 @@ async def flushed(app: App) -> None:
 REASON = f"refused by its consumer; {MAX_DELIVERIES} deliveries, none acknowledged"
 
 
-async def abandoned(client: Client, stream: str = STREAM) -> dict[str, dict[str, Any]]:
-    """Wait until the broker has noticed that every member of every group of a stream has left; their figures."""
+async def figures_when(
+    client: Client, condition: Callable[[dict[str, Any]], bool], group: str = "a", stream: str = STREAM
+) -> dict[str, Any]:
+    """Wait until a condition holds for the figures of a group; those figures."""
     async with asyncio.timeout(20):
-        while True:
-            figures = await of_stream(client, stream)
-            if not any(each["subscribers"] for each in figures.values()):
-                return figures
+        while not condition(figures := (await of_stream(client, stream))[group]):
+            pass
+    return figures
+
+
+async def abandoned(client: Client, stream: str = STREAM) -> None:
+    """Wait until the broker has noticed that the members of group `a` have left."""
+    await figures_when(client, lambda figures: figures["subscribers"] == 0, stream=stream)
+
+
+async def settled_up_to(client: Client, position: int) -> dict[str, Any]:
+    """Wait until group `a` has come so far, after it has read what lay behind it, and nobody is there; its figures."""
+    return await figures_when(client, lambda figures: (figures["position"], figures["subscribers"]) == (position, 0))
