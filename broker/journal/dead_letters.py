@@ -98,12 +98,12 @@ _IN_GROUP = """
 state = 2 AND seq IN (SELECT value FROM json_each(?1))
   AND group_id IN (SELECT id FROM group_streams WHERE name = ?2)
 """
-_WAITS_AGAIN = f"UPDATE group_events SET state = 0, attempts = 0, changed_at = ?3 WHERE {_IN_GROUP}"  # noqa: S608
+_WAITS_AGAIN = f"UPDATE group_events SET state = 0, attempts = 0, changed_at = ?3 WHERE {_IN_GROUP}"  # noqa: S608 - our own text
 _STREAMS_OF = "SELECT DISTINCT stream FROM ledger WHERE seq IN (SELECT value FROM json_each(?))"
 _FORGOTTEN = f"""
 DELETE FROM group_events WHERE {_IN_GROUP} AND seq <= (SELECT position FROM group_streams WHERE id = group_id)
-"""  # noqa: S608
-_SETTLED_AHEAD = f"UPDATE group_events SET state = 1 WHERE {_IN_GROUP}"  # noqa: S608
+"""  # noqa: S608 - our own text
+_SETTLED_AHEAD = f"UPDATE group_events SET state = 1 WHERE {_IN_GROUP}"  # noqa: S608 - our own text
 
 
 def read_page(connection: apsw.Connection, wanted: Filter, after_seq: int, limit: int) -> list[DeadLetter]:
