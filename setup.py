@@ -21,7 +21,7 @@ DIRECTIVES = {
 MACROS = [("COURIER_DEBUG_BUILD", "1")] if DEBUG else [("CYTHON_WITHOUT_ASSERTIONS", "1")]
 COMPILE = ["-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0", "-fno-plt"]
 LINK = [] if DEBUG else ["-Wl,-s"]
-MODULES = ("build_flavour", "commit", "counters", "credits", "dedupe", "histogram", "leases", "ring")
+MODULES = ("build_flavour", "commit", "counters", "credits", "dedupe", "histogram", "leases", "nesting", "ring")
 
 
 def extensions() -> list[Extension]:

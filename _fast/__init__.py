@@ -6,6 +6,7 @@
     leases    which deliveries are out, and which of them have run out of time?
     counters  how many came, went out, were answered and died?
     histogram how long did it take, in the middle and at the worst?
+    nesting   is this JSON nested too deep, and where?
     commit    a whole batch of events into SQLite with one release of the GIL
 
 Every number is a signed 64-bit integer; a wider one raises OverflowError, and the call changes nothing.
@@ -20,6 +21,7 @@ from _fast.credits import Credits
 from _fast.dedupe import Dedupe
 from _fast.histogram import Histogram
 from _fast.leases import Leases
+from _fast.nesting import deeper_than
 from _fast.ring import Ring
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "Leases",
     "Ring",
     "Written",
+    "deeper_than",
 ]
 
 COMMIT_EXTENSION: str = _commit.__file__

@@ -5,12 +5,9 @@ from collections.abc import Collection
 
 import msgspec
 
+from _fast import deeper_than
 from broker.errors import InvalidRequest
 from broker.limits import JSON_DEPTH_MAX, JSON_KEYS_BYTES_MAX, JSON_VALUE_BYTES_CUT
-
-# A string that does not end is taken to the end of the bytes, and nothing is ever tried again (the `+` behind
-# a quantifier): else a body of escaped quotes, of the allowed size, would keep the loop busy for hours.
-_BRACKETS_OUTSIDE_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|([\[{])|([\]}])', re.DOTALL)
 
 
 def check_utf8(data: bytes) -> None:
@@ -24,23 +21,10 @@ def check_utf8(data: bytes) -> None:
 
 
 def check_depth(data: bytes, levels_around: int = 0) -> None:
-    """Raise InvalidRequest for JSON that is nested deeper than the bound, with so many levels around it.
-
-    Few documents have as many brackets as the bound allows levels: those are done after two counts.
-    """
+    """Raise InvalidRequest for JSON that is nested deeper than the bound, with so many levels around it."""
     depth_max = JSON_DEPTH_MAX - levels_around
-    if data.count(b"{") + data.count(b"[") <= depth_max:
-        return
-    depth = 0
-    for match in _BRACKETS_OUTSIDE_STRINGS.finditer(data):
-        if match[1]:
-            depth += 1
-            if depth > depth_max:
-                raise InvalidRequest(
-                    f"the JSON is nested deeper than {depth_max} levels at byte {match.start()}; flatten it"
-                )
-        elif match[2]:
-            depth -= 1
+    if (place := deeper_than(data, depth_max)) >= 0:
+        raise InvalidRequest(f"the JSON is nested deeper than {depth_max} levels at byte {place}; flatten it")
 
 
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

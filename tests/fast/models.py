@@ -13,8 +13,9 @@ from typing import Generic, TypeVar
 
 from tests.fast.counters_model import Counters
 from tests.fast.histogram_model import Histogram
+from tests.fast.nesting_model import deeper_than
 
-__all__ = ["Counters", "Credits", "Dedupe", "Histogram", "Leases", "Ring"]
+__all__ = ["Counters", "Credits", "Dedupe", "Histogram", "Leases", "Ring", "deeper_than"]
 
 T = TypeVar("T")
 
