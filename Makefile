@@ -6,11 +6,13 @@ SHELL := /bin/bash
 PYTHON ?= python3
 PORT ?= 8787
 DATA ?= ./data
+JOBS ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILED_SOURCES := $(wildcard _fast/*.pyx _fast/*.pxd _fast/*.h) setup.py
 DEBUG_TREE := build/debug
+SPREAD = --numprocesses $(JOBS) --dist worksteal
 
 .PHONY: help serve test test-debug check bench gates bench-latency bench-long bench-edge torture wheel edge-wheel clean
 
@@ -49,11 +51,11 @@ $(DEBUG_TREE)/.built: $(VENV)/.dependencies $(COMPILED_SOURCES)
 serve: $(VENV)/.built ## Run the broker on 127.0.0.1:$(PORT), its journal in $(DATA)
 	@exec $(BIN)/courier serve --port $(PORT) --data $(DATA)
 
-test: $(VENV)/.built ## Run the tests
-	@$(BIN)/pytest $(ARGS)
+test: $(VENV)/.built ## Run the tests, in a process for each core (JOBS=0 for none but this one)
+	@$(BIN)/pytest $(SPREAD) $(ARGS)
 
 test-debug: $(VENV)/.built $(DEBUG_TREE)/.built ## Run the same tests on compiled modules with every check on
-	@cd $(DEBUG_TREE) && $(CURDIR)/$(BIN)/python -m pytest $(ARGS)
+	@cd $(DEBUG_TREE) && $(CURDIR)/$(BIN)/python -m pytest $(SPREAD) $(ARGS)
 
 check: $(VENV)/.built ## Lint, type-check, check the layers and the tidiness of the tree
 	@$(BIN)/ruff check .
