@@ -2,14 +2,15 @@
 
     python -m bench.edge puts                  one caller and fifty, on this disk
     python -m bench.edge drain --rows 100000   a backlog against a broker of its own
-    python -m bench.edge fleet --outboxes 1000 all come back to one broker at once; live events go on meanwhile
+    python -m bench.edge fleet --outboxes 1000 all lose one broker and find it again; live events go on meanwhile
 
-Each prints one line a figure. `fleet` also draws how many connections came in each tenth of a second: with jitter the
-columns are low and many, without it there is one high one.
+Each prints one line a figure. `fleet` also draws how many connections came in each second: with jitter the columns are
+low and many, without it there is one high one.
 """
 
 import argparse
 import asyncio
+import logging
 import re
 import subprocess
 import sys
@@ -21,10 +22,13 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+import apsw
+
 from edge import Edge, Outbox, Pace, limits
 
 PAYLOAD = {"reading": 21.5, "filling": "x" * 150}
-COLUMN_SECONDS = 0.1
+COLUMN_SECONDS = 1.0
 
 
 def event(number: int, prefix: str = "evt") -> dict[str, Any]:
@@ -33,9 +37,9 @@ def event(number: int, prefix: str = "evt") -> dict[str, Any]:
 
 
 @contextmanager
-def broker(directory: Path) -> Iterator[str]:
+def broker(directory: Path, port: str = "0") -> Iterator[str]:
     """A broker of its own; its address without the scheme."""
-    command = [sys.executable, "-m", "broker", "serve", "--port", "0", "--data", str(directory / "broker")]
+    command = [sys.executable, "-m", "broker", "serve", "--port", port, "--data", str(directory / "broker")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
@@ -82,62 +86,106 @@ async def drain(directory: Path, rows: int) -> None:
             started = time.perf_counter()
             await edge.drained()
             took = time.perf_counter() - started
+    _check(directory, rows)
     print(f"drain of {rows:,} rows: {rows / took:,.0f} events a second")
 
 
 class Watch:
-    """When lines were opened, and how long live events took."""
+    """When lines were opened, and how long live events took from their put to the broker's commit."""
 
     def __init__(self) -> None:
-        self.started = time.perf_counter()
-        self.opened: Counter[int] = Counter()
+        self.opened: list[float] = []
+        self.back: dict[int, asyncio.Event] = {}
+        self.put: dict[str, float] = {}
         self.latencies: list[float] = []
 
-    def count(self) -> None:
-        """A line is being opened."""
-        self.opened[int((time.perf_counter() - self.started) / COLUMN_SECONDS)] += 1
+    async def follow(self, address: str, events: int) -> None:
+        """See live events as they are committed, until all are."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(f"ws://{address}/v1/tail?stream=devices/**") as tail,
+        ):
+            async for message in tail:
+                found = re.search(r'"event_id":"(live_[0-9_]+)"', message.data)
+                if found is not None:
+                    self.latencies.append(time.perf_counter() - self.put.pop(found[1]))
+                if len(self.latencies) == events:
+                    return
 
-    def draw(self) -> None:
-        """The connections by time."""
-        for column in range(max(self.opened, default=0) + 1):
-            print(f"{column * COLUMN_SECONDS:6.1f} s {self.opened[column]:5d} {'#' * (self.opened[column] // 5)}")
+    def draw(self, since: float) -> None:
+        """The connections that were tried, by time after the broker came back."""
+        columns = Counter(int((each - since) / COLUMN_SECONDS) for each in self.opened if each >= since)
+        for column in range(max(columns, default=0) + 1):
+            print(f"{column * COLUMN_SECONDS:4.0f} s {columns[column]:4d} {'#' * (columns[column] // 2)}")
 
 
-async def fleet(directory: Path, outboxes: int, backlog: int) -> None:
-    """Many outboxes with a backlog find their broker again; each then puts a live event and waits for it."""
+async def fleet(directory: Path, outboxes: int, backlog: int, outage_seconds: float) -> None:
+    """Many outboxes lose their broker, gather a backlog, and find it again; each puts a live event as it does."""
     limits.RESERVE_BYTES = limits.KIB  # a thousand reserves are no part of this
-    edges = []
-    for number in range(outboxes):
-        path = directory / f"{number}.db"
-        async with Outbox(path, device_id=f"bench-{number}") as outbox:
-            await fill(outbox, backlog, f"old_{number}")
-        edges.append((number, path))
-    with broker(directory) as address:
-        watch = Watch()
-        async with AsyncExitStack() as running:
-            live = [asyncio.create_task(_one(running, address, number, path, watch)) for number, path in edges]
-            await asyncio.gather(*live)
-        took = time.perf_counter() - watch.started
-    watch.latencies.sort()
-    at = watch.latencies[int(len(watch.latencies) * 0.99)]
-    print(f"fleet of {outboxes}: drained after {took:.1f} s, a live event took {at * 1000:,.0f} ms (p99)")
-    watch.draw()
+    logging.getLogger("edge").setLevel(logging.ERROR)  # nor are the complaints of a thousand devices
+    watch = Watch()
+    async with AsyncExitStack() as running:
+        with broker(directory) as address:
+            edges = [await running.enter_async_context(_edge(directory, address, n, watch)) for n in range(outboxes)]
+            await asyncio.gather(*(edge.put(event(0, f"first_{n}")) for n, edge in enumerate(edges)))
+            await asyncio.gather(*(edge.drained() for edge in edges))
+        for number, edge in enumerate(edges):
+            await asyncio.gather(*(edge.put(event(n, f"old_{number}")) for n in range(backlog)))
+        await asyncio.sleep(outage_seconds)
+        with broker(directory, port=address.rpartition(":")[2]):
+            back = time.perf_counter()
+            watch.back = {number: asyncio.Event() for number in range(outboxes)}
+            following = asyncio.create_task(watch.follow(address, outboxes))
+            await asyncio.gather(*(_live(edge, number, watch) for number, edge in enumerate(edges)))
+            await asyncio.gather(*(edge.drained() for edge in edges))
+            took = time.perf_counter() - back
+            await following
+    _check(directory, outboxes * (backlog + 2))
+    tries = sum(each >= back for each in watch.opened)
+    print(
+        f"fleet of {outboxes:,} with {backlog} rows each, outage of {outage_seconds:.0f} s: all {outboxes * backlog:,}"
+    )
+    print(f"are in the ledger once, {took:.1f} s after the broker came back, after {tries:,} connections")
+    print(f"a live event, put when its outbox has found the broker: {_percentiles(watch.latencies)}")
+    watch.draw(back)
 
 
-async def _one(running: AsyncExitStack, address: str, number: int, path: Path, watch: Watch) -> None:
-    edge = Edge(f"ws://{address}", path=path, device_id=f"bench-{number}")
+def _edge(directory: Path, address: str, number: int, watch: Watch) -> Edge:
+    edge = Edge(f"ws://{address}", path=directory / f"{number}.db", device_id=f"bench-{number}")
     plain = edge.target.line
 
     def counted() -> Any:
-        watch.count()
+        watch.opened.append(time.perf_counter())
+        if number in watch.back:
+            watch.back[number].set()
         return plain()
 
     edge.sender.line = counted
-    await running.enter_async_context(edge)
-    began = time.perf_counter()
-    await edge.put(event(0, f"live_{number}"))
-    await edge.drained()
-    watch.latencies.append(time.perf_counter() - began)
+    return edge
+
+
+async def _live(edge: Edge, number: int, watch: Watch) -> None:
+    """Put one event behind the backlog, when the way is open again."""
+    await watch.back[number].wait()
+    name = f"live_{number}_0"
+    watch.put[name] = time.perf_counter()
+    await edge.put({**event(0), "event_id": name})
+
+
+def _check(directory: Path, events: int) -> None:
+    """A benchmark that loses events, or doubles them, fails."""
+    ledger = apsw.Connection(str(directory / "broker" / "courier.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    found = ledger.execute("SELECT count(*) FROM ledger").get
+    ledger.close()
+    if found != events:
+        raise SystemExit(f"{events} events were put, and {found} are in the ledger")
+
+
+def _percentiles(seconds: list[float]) -> str:
+    ordered = sorted(seconds)
+    ranks = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+    shown = [f"{name} {ordered[int(len(ordered) * rank)] * 1000:,.0f} ms" for name, rank in ranks.items()]
+    return ", ".join([*shown, f"max {ordered[-1] * 1000:,.0f} ms"])
 
 
 def main() -> None:
@@ -148,6 +196,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--outboxes", type=int, default=1_000)
     parser.add_argument("--backlog", type=int, default=50)
+    parser.add_argument("--outage", type=float, default=15.0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="courier-bench-") as name:
         directory = Path(name)
@@ -157,7 +206,7 @@ def main() -> None:
             case "drain":
                 asyncio.run(drain(directory, given.rows))
             case _:
-                asyncio.run(fleet(directory, given.outboxes, given.backlog))
+                asyncio.run(fleet(directory, given.outboxes, given.backlog, given.outage))
 
 
 if __name__ == "__main__":
