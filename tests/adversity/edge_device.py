@@ -3,14 +3,17 @@
 import asyncio
 import contextlib
 import random
+import sys
+from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
 from tests.adversity.conftest import STRACE
-from tests.edge.processes import Daemon, Server
-from tests.support.process import PATIENCE_SECONDS
+from tests.edge.processes import Daemon, Server, settings
+from tests.support.process import PATIENCE_SECONDS, environment
 
 
 def envelope(event_id: str, rng: random.Random) -> bytes:
@@ -101,6 +104,60 @@ class Device:
         invented = {each for each, line in stored if {**self.promised, **self.doubted}.get(each) != line}
         assert not invented, f"{sorted(invented)[:3]} were never put like this"
         return len(stored)
+
+
+class Aim(NamedTuple):
+    """Where a device kills itself with -9: at a call of a method, before it or after it."""
+
+    owner: str
+    method: str
+    call: int
+    after: bool
+
+
+class ForkedDevice(Device):
+    """The same, forked from a process that has everything imported (`nursery.py`): for hundreds of lives."""
+
+    _nursery: Process | None = None
+
+    async def be_born(self, aim: Aim | None = None) -> None:
+        """Switch it on."""
+        if self._nursery is None:
+            command = (sys.executable, "-m", "tests.adversity.nursery")
+            self._nursery = await create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environment())
+        self._order({"environment": settings(self.path, self.url), "aim": aim and list(aim)})
+        line = await self._line()
+        assert line.startswith("courier-edge takes events on "), f"{aim}: {line}"
+
+    def pull_the_plug(self) -> None:
+        """kill -9, from outside."""
+        self._order({})
+
+    async def ended(self) -> int:
+        """Wait for its end; how it ended."""
+        word, _, code = (await self._line()).partition(" ")
+        assert word == "ended"
+        return int(code)
+
+    async def leave(self) -> None:
+        """Leave no process behind."""
+        if self._nursery is not None:
+            assert self._nursery.stdin is not None
+            self._nursery.stdin.close()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._nursery.communicate()
+            self._nursery = None
+
+    def _order(self, order: dict[str, object]) -> None:
+        assert self._nursery is not None
+        assert self._nursery.stdin is not None
+        self._nursery.stdin.write(orjson.dumps(order) + b"\n")
+
+    async def _line(self) -> str:
+        assert self._nursery is not None
+        assert self._nursery.stdout is not None
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return (await self._nursery.stdout.readline()).decode().strip()
 
 
 class Proxy:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import random
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -14,13 +15,22 @@ import apsw
 import pytest
 
 from tests.adversity.conftest import SEED, TORTURE, until
-from tests.adversity.edge_device import Device, Proxy, Refused, envelope
+from tests.adversity.edge_device import Aim, Device, ForkedDevice, Proxy, Refused, envelope
 from tests.edge.processes import CourierProcess, ReferenceProcess, Server, broker_takes_device_events
 
-KILLS = 5_000 if TORTURE else 30
+KILLS = 5_000 if TORTURE else 100
 """Of the device, against each server."""
 SERVER_KILLS = 500 if TORTURE else 5
-LIFE_SECONDS_MAX = 0.3
+LIFE_SECONDS_MAX = 0.1
+CALLS_MAX = 20
+POINTS: dict[str, tuple[tuple[str, str], ...]] = {
+    "put": (("Store", "put"), ("Outbox", "put_event")),
+    "send": (("SocketLine", "send"),),
+    "ack": (("Flights", "answer"), ("Flights", "take_answered")),
+    "delete": (("Store", "acknowledge"), ("Flights", "landed")),
+    "any": (),
+}
+"""Where the device dies. `Store` is in the transaction of a put or a delete, the other one is before or after it."""
 SYNCS = range(1, 400) if TORTURE else (4, 5, 6, 7, 9, 12, 17, 25)
 """The sync of the outbox at which the device dies; the first few make the file."""
 
@@ -106,25 +116,46 @@ async def test_an_event_that_is_put_again_after_it_arrived_is_there_once(server:
     assert left(device) == 0
 
 
-async def test_the_device_may_die_at_any_moment(server: Server, device: Device) -> None:
+async def test_the_device_may_die_at_any_moment(server: Server, tmp_path: Path) -> None:
     """kill -9 at random points of put, send, ack and delete; what it has promised arrives, once."""
     rng = random.Random(SEED)
-    for _ in range(KILLS):
-        await device.start()
-        device.progress.clear()
-        producing = asyncio.create_task(device.produce(100_000))
-        await asyncio.wait_for(device.progress.wait(), 30)
-        await asyncio.sleep(rng.uniform(0.0, LIFE_SECONDS_MAX))  # the moment of the kill
-        device.kill()
-        await producing
-    await device.start()
-    await device.produce(10)
-    assert not device.doubted
-    await device.drain()
+    device = ForkedDevice(tmp_path / "outbox.db", server.url, rng)
+    died: Counter[str] = Counter()
+    try:
+        for number in range(KILLS):
+            point = list(POINTS)[number % len(POINTS)]
+            await live_and_die(device, point, rng)
+            died[point] += 1
+        await device.be_born()
+        await device.produce(10)
+        assert not device.doubted
+        await device.drain()
+    finally:
+        await device.leave()
     found = device.check(server)
-    print(f"seed {SEED}: {KILLS} kills, {found} events")
+    print(f"seed {SEED}: {KILLS} kills ({dict(died)}), {found} events")
+    assert min(died[point] for point in POINTS) >= KILLS // len(POINTS)
     assert found > KILLS
     assert left(device) == 0
+
+
+async def live_and_die(device: ForkedDevice, point: str, rng: random.Random) -> None:
+    """One life that ends at a point: by itself when it is there, or from outside at any time."""
+    aim = None
+    if POINTS[point]:
+        aim = Aim(*rng.choice(POINTS[point]), rng.randint(1, CALLS_MAX), rng.choice((False, True)))
+    await device.be_born(aim)
+    device.progress.clear()
+    producing = asyncio.create_task(device.produce(100_000))
+    try:
+        if aim is None:
+            await asyncio.wait_for(device.progress.wait(), 30)
+            await asyncio.sleep(rng.uniform(0.0, LIFE_SECONDS_MAX))  # the moment of the kill
+            device.pull_the_plug()
+        assert await device.ended() == -signal.SIGKILL, aim
+    finally:
+        producing.cancel()
+        await asyncio.gather(producing, return_exceptions=True)
 
 
 @pytest.mark.usefixtures("needs_strace")

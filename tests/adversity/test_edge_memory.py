@@ -57,7 +57,7 @@ async def test_a_daemon_with_many_rows_waiting_needs_no_more_memory_than_one_wit
             await asyncio.to_thread(fill, path, count)
             device = Device(path, server.url, random.Random(1), prefix=name)
             devices.append(device)
-            await device.start()
+            await device.start(COURIER_EDGE_MAX_ROWS=str(2 * ROWS), COURIER_EDGE_MAX_BYTES="2000000000")
             await device.produce(100)
             enough = len(server.stored()) + min(count, 5_000) - 200
             await until(lambda enough=enough: len(server.stored()) >= enough, "it sends")

@@ -85,12 +85,17 @@ class Child:
         return code
 
 
+def settings(path: Path, url: str) -> dict[str, str]:
+    """The environment of a daemon with quick retries, on any port."""
+    return {**QUICK, "COURIER_EDGE_PATH": str(path), "COURIER_EDGE_URL": url, "COURIER_EDGE_PORT": "0"}
+
+
 class Daemon(Child):
     """`courier-edge run` with quick retries, on any port."""
 
     def __init__(self, path: Path, url: str, env: Mapping[str, str] | None = None, tracer: Sequence[str] = ()) -> None:
-        settings = {**QUICK, "COURIER_EDGE_PATH": str(path), "COURIER_EDGE_URL": url, "COURIER_EDGE_PORT": "0"}
-        super().__init__(["-m", "edge", "run"], path.with_suffix(".stderr"), {**settings, **(env or {})}, tracer)
+        given = {**settings(path, url), **(env or {})}
+        super().__init__(["-m", "edge", "run"], path.with_suffix(".stderr"), given, tracer)
         self.path = path
         self.socket = Path(f"{path}.sock")
 
