@@ -103,7 +103,7 @@ class Lane:
             if task.cancelling():  # the bus stops; else something inside the handler was cancelled, and not the handler
                 raise
             self._failed(subscription, entry, progress, error, "CancelledError: cancelled from within")
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises is its failure, and is kept
             text = f"{type(error).__name__}: {error}"
             if limit.expired():
                 text = f"TimeoutError: not done after {subscription.timeout} s"
