@@ -10,7 +10,7 @@ import pytest
 
 from broker import Broker
 from broker.bus import Event, EventBus
-from broker.clock import Clock
+from broker.clock import Clock, ManualClock
 from broker.core import DurableCore
 from tests.support.writer import PATIENCE_SECONDS, eventually
 
@@ -98,3 +98,28 @@ async def settled(broker: Broker, topic: str) -> None:
     await eventually(
         lambda: broker.stats(f"topics/{topic}")["depth"] + broker.stats(f"topics/{topic}")["inflight"] == 0
     )
+
+
+class Gate:
+    """A handler that stays in each event until it is let go."""
+
+    def __init__(self) -> None:
+        self.inside: list[int] = []
+        self.most = 0
+        self.done: list[int] = []
+        self.open = asyncio.Event()
+
+    async def __call__(self, event: Event) -> None:
+        self.inside.append(event.id)
+        self.most = max(self.most, len(self.inside))
+        try:
+            await self.open.wait()
+            self.done.append(event.id)
+        finally:
+            self.inside.remove(event.id)
+
+
+def tick(broker: Broker, clock: ManualClock, milliseconds: int) -> None:
+    """Let time pass, and the leases with it."""
+    clock.advance(milliseconds)
+    broker._core.registry.expire()
