@@ -152,6 +152,11 @@ class EventBus:
         for topic in {topic: None for each in self._subscriptions for topic in self._topics_of(each)}:
             self._serve(topic)
 
+    def fail(self) -> None:
+        """Begin nothing any more: what a handler would do could not be marked as done."""
+        for lane in self._lanes.values():
+            lane.halt()
+
     async def stop(self) -> None:
         """Begin nothing new, wait for what is being handled, and give back what was not done within `bus.stopMs`."""
         if not self._started:

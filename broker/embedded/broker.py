@@ -224,6 +224,7 @@ class Broker:
         await self._core.close()
 
     def _fail(self, reason: str) -> None:
+        self.bus.fail()
         for reader in tuple(self._readers):
             reader.end(reason)
         for duplex in tuple(self._duplexes):

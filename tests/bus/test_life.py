@@ -154,3 +154,16 @@ async def test_what_is_not_done_in_time_is_given_back_and_what_was_not_begun_is_
             (ids[0], 2),
             (ids[1], 1),
         ]
+
+
+async def test_no_handler_is_begun_after_the_journal_has_failed(open_broker: OpenBroker) -> None:
+    broker = await open_broker()
+    gate = Gate()
+    broker.bus.subscribe("alert", gate, subscriber_id="s")
+    ids = [await broker.bus.publish("alert", "ext", {}) for _ in range(2)]
+    await eventually(lambda: gate.inside == ids[:1])
+    broker._core.on_failed("the disk is gone")
+    gate.open.set()
+    await eventually(lambda: gate.inside == [])
+    await broker.bus.stop()
+    assert gate.done == ids[:1]
