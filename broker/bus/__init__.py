@@ -7,7 +7,7 @@ subscription  Subscription: one handler, and how it is to be run
 progress      what the handlers of one event have come to
 running       how many events are being handled at once
 lane          Lane: the events of one topic, on their way through its handlers
-bus           EventBus: publish, schedule_at, subscribe, recover, start, stop
+bus           EventBus: publish, subscribe, recover, start, stop
 """
 
 from broker.bus.bus import EventBus

@@ -1,11 +1,9 @@
 """EventBus: handlers of this process on topics of the journal.
 
     publish ──► journal ──► stream topics/t ──► lane of t ──► its handlers, in the order of registration
-                   ▲
-    schedule_at ──► deferred_events, until they are due
 
-The bus has no queue and no loop of its own. What is published comes back to it from the commit that made it durable,
-and what waits for a time is the scheduler's. So an idle bus has nothing to wake up for.
+The bus has no queue and no loop of its own. What is published comes back to it from the commit that made it durable.
+So an idle bus has nothing to wake up for.
 """
 
 import asyncio
