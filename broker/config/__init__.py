@@ -22,6 +22,7 @@ from broker.config.loading import LoadedConfig, changed_keys, from_values, load
 from broker.config.schema import (
     NOT_YET_ACTIVE,
     Auth,
+    Bus,
     Config,
     Events,
     Journal,
@@ -42,6 +43,7 @@ __all__ = [
     "NOT_YET_ACTIVE",
     "Action",
     "Auth",
+    "Bus",
     "Config",
     "Events",
     "Journal",

@@ -290,6 +290,36 @@ class Events(Section, frozen=True, kw_only=True):
     ] = limits.EVENT_LOG_KEEP_DEFAULT
 
 
+class Bus(Section, frozen=True, kw_only=True):
+    """How the event bus runs its handlers."""
+
+    batch: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=limits.BUS_BATCH_MAX,
+            description="How many events of a topic are taken from its stream at once; more, if a handler may have "
+            "more at once.",
+        ),
+    ] = limits.BUS_BATCH_DEFAULT
+    max_running: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=limits.BUS_RUNNING_MAX,
+            description="How many events are handled at once, in all topics together.",
+        ),
+    ] = limits.BUS_RUNNING_DEFAULT
+    stop_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=limits.BUS_STOP_MS_MAX,
+            description="How long a stop waits for handlers before their events are given back.",
+        ),
+    ] = limits.BUS_STOP_MS_DEFAULT
+
+
 class Metrics(Section, frozen=True, kw_only=True):
     """What `/metrics` shows."""
 
@@ -320,6 +350,7 @@ class Config(Section, frozen=True, kw_only=True):
     triggers: Annotated[
         tuple[Trigger, ...], Meta(description="Rules that are evaluated when an envelope is inserted.")
     ] = ()
+    bus: Annotated[Bus, Meta(description="How the event bus runs its handlers.")] = Bus()
     auth: Annotated[Auth, Meta(description="Who may do what.")] = Auth()
     pixel: Annotated[Pixel, Meta(description="How the events of game-server plugins are taken.")] = Pixel()
     cloudevents: Annotated[CloudEvents, Meta(description="Where CloudEvents go.")] = CloudEvents()

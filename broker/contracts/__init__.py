@@ -5,6 +5,7 @@ types          the grammar of patterns of event types
 templates      the grammar of text with fields of an envelope in it
 json_bytes     what must hold of JSON bytes besides their grammar
 times          times as the contracts write them
+origin         who an event of the bus is from
 inbound        InboundEvent, the shape that every contract's events take
 courier        the Courier contract: POST /v1/enqueue
 skyra          the Skyra contract: WS /v1/ingress, POST /v1/events

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from broker.bus import EventBus
 from broker.clock import Clock, SystemClock
 from broker.config import Config, from_values
 from broker.contracts.inbound import InboundEvent
@@ -22,7 +23,7 @@ from broker.core import Core, DurableCore
 from broker.embedded.duplex import Duplex
 from broker.embedded.event import Envelope, Event, Receipt, encode, new_id
 from broker.embedded.pipe import Pipe
-from broker.embedded.producer import Producer, receipt
+from broker.embedded.producer import HOST, Producer, receipt
 from broker.embedded.reader import Ack, Reader
 from broker.errors import CourierError, Draining, InvalidRequest, StorageFailed, TooLarge, UnknownStream
 from broker.limits import COMMIT_BATCH_MAX, PIPE_WINDOW_DEFAULT, READER_CREDIT_DEFAULT
@@ -33,12 +34,14 @@ DataDir = str | os.PathLike[str] | None
 class Broker:
     """An open broker. It belongs to the event loop that it was opened on. Make one with `Broker.open`."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, config: Config) -> None:
         self._core = core
         self._producer = Producer(core)
         self._readers: dict[Reader, None] = {}
         self._duplexes: dict[Duplex, None] = {}
         self._closing: asyncio.Future[None] | None = None
+        self.bus = EventBus(core.registry, self._publish, core.clock, config.bus)
+        """Topics with handlers of this program; recovered and started."""
         core.on_failed = self._fail
 
     @classmethod
@@ -94,6 +97,14 @@ class Broker:
         if isinstance(answer, CourierError):
             raise answer
         return answer
+
+    async def _publish(self, event: InboundEvent) -> int:
+        """Put an event of the bus into the journal; its sequence."""
+        self._core.gate.pass_event(HOST, event)
+        answer = receipt(event, 0, await self._producer.keep((event,)))
+        if isinstance(answer, CourierError):
+            raise answer
+        return answer.seq
 
     async def enqueue_many(self, events: Iterable[Event | tuple[str, Envelope]]) -> list[Receipt]:
         """Put events on their streams, durable ones in one group commit; their receipts, in order.
@@ -203,6 +214,7 @@ class Broker:
             raise StorageFailed(self._core.failure)
 
     async def _close(self) -> None:
+        await self.bus.stop()  # handlers that are at work may still publish
         self._core.gate.draining = True
         for reader in tuple(self._readers):
             reader.end()
@@ -212,6 +224,7 @@ class Broker:
         await self._core.close()
 
     def _fail(self, reason: str) -> None:
+        self.bus.fail()
         for reader in tuple(self._readers):
             reader.end(reason)
         for duplex in tuple(self._duplexes):
@@ -237,13 +250,19 @@ class Opening:
     async def _open(self) -> Broker:
         config = _config(self._config)
         if self._data_dir is None:
-            return self._kind(Core(config, self._clock))
+            return await self._started(Core(config, self._clock), config)
         opening = asyncio.ensure_future(DurableCore.open(Path(self._data_dir), config, self._clock))
         try:
-            return self._kind(await asyncio.shield(opening))
+            return await self._started(await asyncio.shield(opening), config)
         except asyncio.CancelledError:  # a thread is at it, and cannot be stopped: see it through, then undo it
             await (await opening).close()
             raise
+
+    async def _started(self, core: Core, config: Config) -> Broker:
+        broker = self._kind(core, config)
+        await broker.bus.recover()
+        await broker.bus.start()
+        return broker
 
     def __await__(self) -> Generator[Any, None, Broker]:
         return self._open().__await__()

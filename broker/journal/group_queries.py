@@ -47,7 +47,9 @@ FROM group_streams ORDER BY id
 
 # What was redriven is for the stream itself: a group had the event when it came, and has its own dead letters.
 _PAGE = """
-SELECT seq, source_event_id, envelope, received_at, partition_key, 0, payload_sha256 FROM ledger
+SELECT seq, source_event_id, envelope, received_at, partition_key, 0, payload_sha256, contract, source_system,
+  correlation_id
+FROM ledger
 WHERE seq > ?1 AND seq <= ?2 AND +stream = ?3 AND envelope IS NOT NULL
   AND source_system NOT GLOB 'redrive:*'
   AND NOT EXISTS (SELECT 1 FROM group_events WHERE group_id = ?4 AND group_events.seq = ledger.seq)
@@ -55,7 +57,8 @@ ORDER BY seq LIMIT ?5
 """
 
 _WAITING_AGAIN = """
-SELECT seq, source_event_id, envelope, received_at, partition_key, group_events.attempts, payload_sha256
+SELECT seq, source_event_id, envelope, received_at, partition_key, group_events.attempts, payload_sha256, contract,
+  source_system, correlation_id
 FROM group_events INDEXED BY group_events_replayed JOIN ledger USING (seq)
 WHERE group_id = ?1 AND group_events.state = 0 AND seq NOT IN (SELECT value FROM json_each(?2)) ORDER BY seq LIMIT ?3
 """

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
+from broker.contracts.origin import Origin, origin_of
 from broker.journal.connection import open_reader
 from broker.limits import PAGE_BYTES_MAX
 
@@ -29,6 +30,7 @@ class StoredEvent(NamedTuple):
     received_at: int
     partition_key: str | None
     attempts: int
+    origin: Origin | None
 
 
 class Page(NamedTuple):
@@ -50,11 +52,17 @@ class Backlog(NamedTuple):
     last_seq: int
 
 
-_PENDING_PAGE = """
-SELECT seq, source_event_id, envelope, received_at, partition_key, process_attempts, payload_sha256
+STORED = (
+    "seq, source_event_id, envelope, received_at, partition_key, process_attempts, payload_sha256, "
+    "contract, source_system, correlation_id"
+)
+"""What `checked` reads of each row, in its order."""
+
+_PENDING_PAGE = f"""
+SELECT {STORED}
 FROM ledger INDEXED BY ledger_pending
 WHERE state = 0 AND stream = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3
-"""
+"""  # noqa: S608 - column names of this file
 
 _PENDING_STREAMS = """
 SELECT stream, count(*), max(seq) FROM ledger INDEXED BY ledger_pending WHERE state = 0 GROUP BY stream
@@ -67,12 +75,12 @@ SELECT seq, contract, stream, type, process_state, process_attempts, process_err
 FROM ledger WHERE source_system = ?1 AND source_event_id = ?2
 """
 
-_BUSINESS_ORDER = """
-SELECT seq, source_event_id, envelope, received_at, partition_key, process_attempts, payload_sha256 FROM ledger
+_BUSINESS_ORDER = f"""
+SELECT {STORED} FROM ledger
 WHERE source_system = ?1 AND envelope IS NOT NULL
 ORDER BY source_sequence IS NULL, source_sequence, source_emitted_at IS NULL, source_emitted_at, seq
 LIMIT ?2
-"""
+"""  # noqa: S608 - likewise
 
 
 def matches(envelope: bytes, payload_sha256: bytes) -> bool:
@@ -83,9 +91,11 @@ def matches(envelope: bytes, payload_sha256: bytes) -> bool:
 def checked(rows: Iterator[tuple[Any, ...]]) -> tuple[list[StoredEvent], list[int]]:
     """Rows as events, and the sequences of those whose bytes no longer match their hash."""
     events, corrupt = [], []
-    for seq, source_event_id, envelope, received_at, partition_key, attempts, payload_sha256 in rows:
+    for seq, source_event_id, envelope, received_at, partition_key, attempts, payload_sha256, *origin in rows:
         if envelope is not None and matches(envelope, payload_sha256):
-            events.append(StoredEvent(seq, source_event_id, envelope, received_at, partition_key, attempts))
+            events.append(
+                StoredEvent(seq, source_event_id, envelope, received_at, partition_key, attempts, origin_of(*origin))
+            )
         else:
             corrupt.append(seq)
     return events, corrupt

@@ -109,9 +109,13 @@ class Dispatcher:
             self.note_attempt(entry)
             stream.ring.requeue(entry)
             return
+        self.bury(entry, f"{why}; {entry.failures} deliveries, none acknowledged")
+
+    def bury(self, entry: Entry, reason: str) -> None:
+        """An event that nobody holds becomes a dead letter."""
+        stream = entry.stream
         stream.counters.count_dead()
         stream.settle(entry)
-        reason = f"{why}; {entry.failures} deliveries, none acknowledged"
         if entry.in_ledger:
             stream.ledger.dead_letter(entry.seq, entry.failures, entry.first_attempt_at, reason)
         else:
@@ -140,6 +144,9 @@ class Dispatcher:
             touched[stream] = None
             if entry.holder is None:  # a delayed nack
                 stream.ring.requeue(entry)
+                continue
+            if entry.holder.renews:
+                self.lease(entry, self._clock.monotonic_ms() + stream.rules.lease_ms)
                 continue
             entry.holder.forget(entry)
             entry.holder = None

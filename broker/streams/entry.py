@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from broker.contracts.origin import Origin
+
 if TYPE_CHECKING:
     from broker.streams.stream import Stream
     from broker.streams.subscription import Subscription
@@ -19,8 +21,8 @@ class Entry:
     """
 
     __slots__ = (
-        "attempt", "envelope", "first_attempt_at", "holder", "id", "lease", "partition", "received_at", "seq", "stream",
-        "uncounted", "unsent",
+        "attempt", "envelope", "first_attempt_at", "holder", "id", "lease", "origin", "partition", "received_at", "seq",
+        "stream", "uncounted", "unsent",
     )  # fmt: skip
 
     def __init__(
@@ -32,6 +34,7 @@ class Entry:
         received_at: int,
         partition: str | None,
         attempt: int = 0,
+        origin: Origin | None = None,
     ) -> None:
         self.stream = stream
         self.seq = seq
@@ -42,6 +45,8 @@ class Entry:
         self.partition = partition
         """Events with the same one are delivered in order, one at a time; None for those without."""
         self.attempt = attempt
+        self.origin = origin
+        """Who published it on the bus; None for what came by another contract, whose envelope says it."""
         self.lease = 0
         self.holder: Subscription | None = None
         """Who has it; None while it waits or is delayed."""

@@ -3,10 +3,11 @@
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
+from broker.contracts.origin import Origin
 from broker.journal.group_queries import DeadAndWaiting, GroupRow, Registration
 
-Row = tuple[int, str, bytes, int, str | None, int]
-"""A pending event: seq, id, envelope, received_at, partition key, attempts."""
+Row = tuple[int, str, bytes, int, str | None, int, Origin | None]
+"""A pending event: seq, id, envelope, received_at, partition key, attempts, who published it on the bus."""
 
 
 class Ledger(Protocol):

@@ -5,12 +5,13 @@ each event. Deliveries and their leases are the dispatcher's.
 """
 
 import logging
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from broker.clock import Clock
 from broker.config import Streams as StreamsConfig
 from broker.contracts.inbound import InboundEvent
+from broker.contracts.origin import origin_of
 from broker.errors import InvalidRequest, NotFound, OverQuota, UnknownStream
 from broker.journal.lives import REDRIVE
 from broker.limits import LEASE_MS_MAX, LEASE_MS_MIN, NACK_DELAY_MS_MAX, STREAMS_MAX
@@ -49,6 +50,8 @@ class Registry:
         )
         self._offered: dict[Stream, int] = {}
         """Streams that were given events in memory and not pumped yet, and how many."""
+        self.on_stream: Callable[[str], None] = lambda _name: None
+        """Told of each stream that comes into being, before its first event."""
 
     @property
     def observer(self) -> Observer | None:
@@ -95,6 +98,7 @@ class Registry:
         for subscription in self._patterns:
             if subscription.group is None and subscription.wants(name):
                 subscription.join(stream)
+        self.on_stream(name)
         return stream
 
     def recover(self, name: str, pending: int, last_seq: int) -> None:
@@ -173,12 +177,15 @@ class Registry:
 
     # Subscribers.
 
-    def subscribe(self, name: str, subscriber: Subscriber, group: str | None = None) -> Subscription:
+    def subscribe(
+        self, name: str, subscriber: Subscriber, group: str | None = None, *, renews: bool = False
+    ) -> Subscription:
         """Join a stream, or every stream of a pattern, without credit; of a group, its copies of them.
 
+        `renews` is for a subscriber of this process that answers every delivery: its leases do not run out.
         Raise NotFound when the group has no copy: `join_group` gives it one.
         """
-        subscription = Subscription(subscriber, name if "*" in name else None, group)
+        subscription = Subscription(subscriber, name if "*" in name else None, group, renews)
         if subscription.pattern is not None:
             self._patterns[subscription] = None
             for stream in self._streams.values():
@@ -284,6 +291,16 @@ class Registry:
         self._dispatcher.pump(entry.stream)
         self._dispatcher.feed_starved()
 
+    def bury(self, subscription: Subscription, key: str | int, reason: str, attempt: int | None = None) -> None:
+        """The subscriber says that no other attempt would help: to the dead letters, with its reason."""
+        entry = subscription.held(key, attempt)
+        self._dispatcher.take_back(subscription, entry)
+        self._dispatcher.bury(entry, reason)
+        if entry.partition is not None:
+            self._dispatcher.pump(entry.stream)
+        self._dispatcher.catch_up.look_at(entry.stream)
+        self._dispatcher.feed_starved()
+
     def extend(self, subscription: Subscription, key: str | int, lease_ms: int, attempt: int | None = None) -> None:
         """The subscriber needs more time, counted from now."""
         if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
@@ -301,4 +318,12 @@ class Registry:
 
 
 def _entry(stream: Stream, seq: int, event: InboundEvent) -> Entry:
-    return Entry(stream, seq, event.source_event_id, event.envelope, event.received_at, event.partition_key)
+    return Entry(
+        stream,
+        seq,
+        event.source_event_id,
+        event.envelope,
+        event.received_at,
+        event.partition_key,
+        origin=origin_of(event.contract, event.source_system, event.correlation_id),
+    )

@@ -29,14 +29,18 @@ class Subscriber(Protocol):
 class Subscription:
     """One subscriber. `entries` is what it holds, by sequence, in the order of delivery."""
 
-    __slots__ = ("_by_id", "entries", "group", "passed", "pattern", "pool", "subscriber", "tickets")
+    __slots__ = ("_by_id", "entries", "group", "passed", "pattern", "pool", "renews", "subscriber", "tickets")
 
-    def __init__(self, subscriber: Subscriber, pattern: str | None = None, group: str | None = None) -> None:
+    def __init__(
+        self, subscriber: Subscriber, pattern: str | None = None, group: str | None = None, renews: bool = False
+    ) -> None:
         self.subscriber = subscriber
         self.pattern = pattern
         """None for a subscription to one stream."""
         self.group = group
         """The consumer group whose copies it takes from; None for the streams themselves."""
+        self.renews = renews
+        """Whether a lease of its that runs out is given again: it is of this process, and answers every delivery."""
         self.pool = 0
         """The credit of a pattern, which its streams share."""
         self.passed: deque[Stream] = deque()

@@ -22,6 +22,7 @@ DOCUMENT: dict[str, Any] = {
     "auth": {"tokens": [{"tokenHash": "sha256:" + "0" * 64, "scopes": ["admin:*"], "rate": dict(RATE)}]},
     "log": {},
     "views": {},
+    "bus": {},
     "metrics": {},
     "events": {},
 }

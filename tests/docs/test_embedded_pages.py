@@ -20,6 +20,7 @@ from tests.support.process import PATIENCE_SECONDS, courier, environment
 
 EMBED = ROOT / "docs/how-to/embed-in-a-program.md"
 KERNEL = ROOT / "docs/how-to/pipe-of-a-stream-kernel.md"
+BUS = ROOT / "docs/reference/bus.md"
 PYTHON = ROOT / "docs/reference/python.md"
 SENT, RECEIVED = "-> ", "<- "
 
@@ -46,7 +47,7 @@ def run(command: list[str], program: str, directory: Path) -> str:
     return ended.stdout
 
 
-@pytest.mark.parametrize(("program", "output"), programs(EMBED) + programs(KERNEL)[1:])
+@pytest.mark.parametrize(("program", "output"), programs(EMBED) + programs(BUS) + programs(KERNEL)[1:])
 def test_a_program_of_the_pages_prints_what_the_page_says(program: Block, output: str, tmp_path: Path) -> None:
     assert program.kind == "python"
     assert run([sys.executable], program.text, tmp_path) == output
