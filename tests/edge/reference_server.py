@@ -64,6 +64,11 @@ class ReferenceServer:
         """Answer nothing, and store nothing."""
         self.html = False
         self.close_after_a_frame = False
+        self.close_unanswered = False
+        """Store what came, and close the line in the place of an answer."""
+        self.answering = asyncio.Event()
+        """While it is not set, answers are held back."""
+        self.answering.set()
         self.one_by_one = False
         """Answer each event in a frame of its own, with a turn of the loop between."""
         self.status: tuple[int, dict[str, str], bytes] | None = None
@@ -135,6 +140,9 @@ class ReferenceServer:
             if self.deaf:
                 continue
             answers = self._take(message.data.encode())
+            await self.answering.wait()
+            if self.close_unanswered:
+                break
             if self.one_by_one:
                 for answer in answers:
                     await socket.send_bytes(orjson.dumps(answer))

@@ -266,11 +266,20 @@ def test_systemd_is_told_that_it_is_ready_and_alive_and_stopping(
         assert word == b"STOPPING=1"
 
 
+HARDENING = (
+    "CapabilityBoundingSet=", "LockPersonality=yes", "NoNewPrivileges=yes", "PrivateDevices=yes", "PrivateTmp=yes",
+    "ProtectClock=yes", "ProtectControlGroups=yes", "ProtectHome=yes", "ProtectHostname=yes", "ProtectKernelLogs=yes",
+    "ProtectKernelModules=yes", "ProtectKernelTunables=yes", "ProtectSystem=strict",
+    "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX", "RestrictNamespaces=yes", "RestrictRealtime=yes",
+    "RestrictSUIDSGID=yes", "SystemCallArchitectures=native", "SystemCallFilter=@system-service", "UMask=0077",
+)  # fmt: skip
+
+
 def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
     done = courier_edge("service", "install", "--dry-run", "--user", "root")
     text = done.stdout.decode()
     assert done.returncode == 0
-    for line in ("Type=notify", "WatchdogSec=30", "ProtectSystem=strict", "NoNewPrivileges=yes", "User=root"):
+    for line in ("Type=notify", "WatchdogSec=30", "User=root", *HARDENING):
         assert line in text.splitlines()
     assert "run --config /etc/courier-edge.toml\n" in text
     unit = tmp_path / "courier-edge.service"

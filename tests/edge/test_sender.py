@@ -305,13 +305,32 @@ async def test_a_half_open_line_is_given_up_and_its_rows_are_sent_again(
     assert server.stored() == sent
 
 
-async def test_a_server_that_answers_slowly_is_waited_for(start_edge: StartEdge, server: ReferenceServer) -> None:
+async def test_a_server_that_answers_slowly_is_waited_for_and_no_row_goes_before_its_answer(
+    start_edge: StartEdge, server: ReferenceServer, path: Path
+) -> None:
     server.one_by_one = True
+    server.answering.clear()
     edge = await start_edge()
     await put(edge, 400)
+    await until(lambda: len(server.stored()) > 0, "some are stored, and no answer came")
+    assert len(ids(path)) == 400
+    server.answering.set()
     await drained(edge)
     assert server.connections == 1
     assert len(server.received) == 400
+
+
+async def test_a_server_that_stores_and_hangs_up_without_an_answer_costs_no_row(
+    start_edge: StartEdge, server: ReferenceServer, path: Path
+) -> None:
+    server.close_unanswered, server.window = True, 10
+    edge = await start_edge()
+    sent = await put(edge, 30)
+    await until(lambda: server.connections >= 4 and len(server.stored()) > 0, "it hung up a few times")
+    assert len(ids(path)) == 30
+    server.close_unanswered = False
+    await drained(edge)
+    assert server.stored() == sent
 
 
 async def test_without_anything_to_send_nobody_is_called(start_edge: StartEdge, server: ReferenceServer) -> None:
