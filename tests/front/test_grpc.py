@@ -65,7 +65,9 @@ async def test_every_golden_exchange_has_the_same_meaning_over_grpc(
             clock.set_wall_us(int(datetime.fromisoformat(exchange["at"]).timestamp()) * 1_000_000)
             body = exchange.get("body")
             bodies = body if isinstance(body, list) else [body]
-            events = [exchange["body_text"].encode()] if body is None else [json.dumps(each).encode() for each in bodies]
+            events = (
+                [exchange["body_text"].encode()] if body is None else [json.dumps(each).encode() for each in bodies]
+            )
             token = exchange.get("headers", {}).get("Authorization", "").removeprefix("Bearer ") or None
             if streamed:
                 async with client.ingress(token) as stream:
@@ -195,7 +197,9 @@ async def test_a_client_that_reads_no_answers_is_read_no_further_and_loses_nothi
     monkeypatch.setattr("broker.front.answers.PUBLISH_WINDOW", 50)
     big = {"text": "x" * 20_000}
     async with device.ingress() as stream:
-        (open_stream,) = [await stream.call.initial_metadata() and each for each in app.grpc.ingress._streams]  # type: ignore[union-attr]
+        assert app.grpc is not None
+        await stream.call.initial_metadata()
+        (open_stream,) = app.grpc.ingress._streams
         sending = asyncio.create_task(stream.send(*(raw(event_id, payload=big, type=5) for event_id in ids(2000))))
         most = 0
 

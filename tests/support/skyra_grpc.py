@@ -74,8 +74,12 @@ class GrpcClient:
     """A channel to one broker."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        self.channel = channel
+        self.channel: Any = channel
         self.stub: Any = skyra_pb2_grpc.SkyraStub(channel)
+
+    def let_go(self) -> None:
+        """Hold nothing of gRPC any more: its threads end with the last object of it, and pytest keeps fixtures."""
+        self.channel = self.stub = None
 
     async def store(self, *envelopes: bytes, token: str | None = None, timeout: float = 20.0) -> list[dict[str, Any]]:
         """One frame by a call of its own; its answers."""
@@ -96,7 +100,11 @@ class GrpcClient:
 async def dial(address: str, options: Sequence[tuple[str, Any]] = ()) -> AsyncIterator[GrpcClient]:
     """A channel, until the end of the block."""
     async with grpc.aio.insecure_channel(address, options=list(options)) as channel:
-        yield GrpcClient(channel)
+        client = GrpcClient(channel)
+        try:
+            yield client
+        finally:
+            client.let_go()
 
 
 async def status_of(call: Any) -> grpc.StatusCode:
