@@ -10,7 +10,7 @@ JOBS ?= auto
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-COMPILED_SOURCES := $(wildcard _fast/*.pyx _fast/*.pxd _fast/*.h) setup.py
+COMPILED_SOURCES := $(wildcard _fast/*.pyx _fast/*.pxd _fast/*.h broker/front/skyra_v1/*.proto) setup.py
 DEBUG_TREE := build/debug
 SPREAD = --numprocesses $(JOBS) --dist worksteal
 
@@ -90,4 +90,4 @@ edge-wheel: $(VENV)/.dependencies ## Build the wheel of the edge alone, in plain
 	@$(BIN)/python -m build --wheel --outdir dist build/edge
 
 clean: ## Remove everything that was built (never $(DATA))
-	rm -rf $(VENV) build dist *.egg-info _fast/*.so _fast/*.c
+	rm -rf $(VENV) build dist *.egg-info _fast/*.so _fast/*.c broker/front/skyra_v1/skyra_pb2*

@@ -22,6 +22,7 @@ from broker.front.documents import Documents
 from broker.front.enqueue import Enqueue
 from broker.front.figures import Figures
 from broker.front.groups import GroupEndpoints
+from broker.front.grpc_door import grpc_server
 from broker.front.guard import Guard
 from broker.front.ingress import DeviceEvents, Ingress, SkyraIntake
 from broker.front.metrics import MetricsEndpoint
@@ -42,6 +43,7 @@ from broker.ops import exposition
 from broker.ops.contract_metrics import ContractMetrics
 from broker.ops.events_log_metrics import EventLogMetrics
 from broker.ops.front_metrics import Front, FrontMetrics
+from broker.ops.grpc_metrics import GrpcMetrics
 from broker.ops.journal_metrics import JournalMetrics
 from broker.ops.metrics import Metrics
 from broker.ops.process import ProcessMetrics
@@ -70,8 +72,10 @@ class App:
         self.failed = core.failed
         """Set when the journal has failed for good and the process must end."""
         self._publish = Publish(self.gate, journal.room)
-        self._skyra = SkyraIntake(self.gate, core.rejections, core.clock)
-        self._ingress = Ingress(self._skyra, journal.room)
+        self._skyra = SkyraIntake(self.gate, core.rejections, core.clock, journal.room)
+        self._ingress = Ingress(self._skyra)
+        self.grpc = grpc_server(config, self._skyra, self._authenticator)
+        """The server of gRPC; None when the configuration does not ask for it."""
         self.pixel = PixelEvents(self.gate, core.rejections, core.clock, schemas, config.pixel.payload_schemas)
         self._subscribe = Subscribe(self.registry)
         self._tail = Tail(core.tails, journal.readers)
@@ -114,6 +118,9 @@ class App:
             },
         )
         self.metrics.add(FrontMetrics(front))
+        if self.grpc is not None:
+            ingress = self.grpc.ingress
+            self.metrics.add(GrpcMetrics(lambda: ingress.open_streams, ingress.calls))
         self.metrics.add(ViewMetrics(self.views))
         self.metrics.add(TriggerMetrics(self.triggers.rules))
         self.metrics.add(ContractMetrics(self.core.rejections, self.journal.effects, self.pixel.payload_violations))
@@ -172,18 +179,30 @@ class App:
         Raise ConfigError when the configuration cannot be used here.
         """
         check_exposure(config.server.host, has_tokens=bool(config.auth.tokens))
+        check_exposure(config.grpc.host, has_tokens=bool(config.auth.tokens), key="grpc.host")
         schemas = await asyncio.to_thread(_pixel_schemas, config)
         core = await DurableCore.open(Path(config.data), config, clock or SystemClock())
         try:
             app = cls(config, core, schemas)
-            await app.server.start()
+            await app._listen()
         except BaseException:
             await core.close()
             raise
         return app
 
+    async def _listen(self) -> None:
+        await self.server.start()
+        if self.grpc is None:
+            return
+        try:
+            await self.grpc.start()
+        except BaseException:
+            await self.server.stop_listening()
+            await self.server.close()
+            raise
+
     async def replace_tokens(self, auth: Auth) -> int:
-        """Let these tokens in and no others; close the sockets of the others, and say how many those were."""
+        """Let these tokens in and no others; close what the others have open, and say how much that was."""
         self._authenticator.replace_tokens(auth)
         if self.gate.quota is None:
             self.gate.quota = quota_for(auth, self.config.streams.per_stream_caps, self.core.clock)
@@ -191,7 +210,8 @@ class App:
             self.gate.quota.replace_tokens(auth)
         objection = self._authenticator.objection
         sockets = (self._publish, self._ingress, self._subscribe, self._tail, self._view_endpoints)
-        return sum(await asyncio.gather(*(each.revoke(objection) for each in sockets)))
+        closed = sum(await asyncio.gather(*(each.revoke(objection) for each in sockets)))
+        return closed if self.grpc is None else closed + await self.grpc.ingress.revoke(objection)
 
     def reopen_logs(self) -> None:
         """Go on in new files, where somebody has renamed those that were written."""
@@ -207,12 +227,16 @@ class App:
         """Take nothing new, commit and acknowledge what was received, close the sockets, close the journal."""
         self.gate.draining = True
         await self.server.stop_listening()
-        await asyncio.gather(self._publish.close(), self._ingress.close())
+        await asyncio.gather(self._publish.close(), self._ingress.close(), self._close_grpc())
         await self._subscribe.close()
         await self._view_endpoints.close()
         await self._tail.close()
         await self.server.close()
         await self.core.close()
+
+    async def _close_grpc(self) -> None:
+        if self.grpc is not None:
+            await self.grpc.close()
 
 
 def _pixel_schemas(config: Config) -> PixelSchemas | None:

@@ -78,6 +78,8 @@ async def _serve(config: Config, read: Callable[[], LoadedConfig]) -> int:
     reloading = asyncio.create_task(_reload_when(reload, app, read))
     click.echo(f"courier listens on {app.server.address}, journal in {app.journal.path}")
     click.echo(f"acknowledged means: {app.promise}")
+    if app.grpc is not None:
+        click.echo(f"events of devices over gRPC on {app.grpc.address}")
     gc.collect()
     gc.freeze()
     failed: asyncio.Future[bool] = asyncio.ensure_future(app.failed.wait())

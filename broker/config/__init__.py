@@ -17,7 +17,7 @@ show        a configuration as text, without its secrets
 reference   the table of every key, for the documentation
 """
 
-from broker.config.contracts import Pixel
+from broker.config.contracts import Grpc, Pixel
 from broker.config.loading import LoadedConfig, changed_keys, from_values, load
 from broker.config.schema import (
     NOT_YET_ACTIVE,
@@ -46,6 +46,7 @@ __all__ = [
     "Bus",
     "Config",
     "Events",
+    "Grpc",
     "Journal",
     "LoadedConfig",
     "Log",

@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from broker import limits
 from broker.config import grammar
-from broker.config.parts import Directory, Section, StreamName
+from broker.config.parts import Directory, Port, Section, StreamName
 
 
 class Pixel(Section, frozen=True, kw_only=True):
@@ -36,3 +37,33 @@ class CloudEvents(Section, frozen=True, kw_only=True):
     stream: Annotated[
         StreamName | None, Meta(description="The stream of those whose `subject` does not name one; null refuses them.")
     ] = None
+
+
+class Grpc(Section, frozen=True, kw_only=True):
+    """Where the events of devices are taken over gRPC."""
+
+    host: Annotated[
+        str,
+        Meta(
+            extra={"grammar": grammar.HOST},
+            description="The address to listen on. Without `auth.tokens`, loopback only.",
+        ),
+    ] = "127.0.0.1"
+    port: Annotated[
+        Port | None,
+        Meta(description="The TCP port to listen on; 0: any free one, null: no gRPC. Needs `courier-broker[grpc]`."),
+    ] = None
+    max_connections: Annotated[
+        int,
+        Meta(
+            ge=1, le=limits.CONNECTIONS_MAX, description="How many connections may be open at once; one more is closed."
+        ),
+    ] = limits.GRPC_CONNECTIONS_DEFAULT
+    max_calls: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=limits.GRPC_CALLS_MAX,
+            description="How many calls may be under way at once, streams included; past it, `RESOURCE_EXHAUSTED`.",
+        ),
+    ] = limits.GRPC_CALLS_DEFAULT

@@ -12,6 +12,7 @@ LeaseMs = Annotated[int, Meta(ge=limits.LEASE_MS_MIN, le=limits.LEASE_MS_MAX)]
 Deliveries = Annotated[int, Meta(ge=1, le=limits.DELIVERIES_MAX)]
 AgeSeconds = Annotated[int, Meta(ge=limits.RETENTION_AGE_SECONDS_MIN, le=limits.RETENTION_AGE_SECONDS_MAX)]
 StoredBytes = Annotated[int, Meta(ge=limits.RETENTION_BYTES_MIN, le=limits.RETENTION_BYTES_MAX)]
+Port = Annotated[int, Meta(ge=0, le=limits.PORT_MAX)]
 Durability = Literal["journal", "memory"]
 
 AllowedHost = Annotated[str, Meta(extra={"grammar": grammar.ALLOWED_HOST})]

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from broker.config.contracts import Grpc
 from broker.config.grammar import is_loopback
 from broker.config.keys import Path, path_text
 from broker.config.problems import REFUSED, Findings
@@ -53,15 +54,13 @@ def _dedupe_holds_all_in_flight(values: Values, findings: Findings) -> None:
 
 
 def _strangers_need_tokens(values: Values, findings: Findings) -> None:
-    host = _at(values, ("server", "host"), Server().host)
     tokens = _at(values, ("auth", "tokens"), [])
-    if REFUSED in (host, tokens) or is_loopback(host):
-        return
-    if not tokens:
-        findings.refuse(
-            ("server", "host"),
-            f'expected localhost or a loopback address, because there are no auth.tokens, found "{host}"',
-        )
+    for path, default in ((("server", "host"), Server().host), (("grpc", "host"), Grpc().host)):
+        host = _at(values, path, default)
+        if REFUSED not in (host, tokens) and not is_loopback(host) and not tokens:
+            findings.refuse(
+                path, f'expected localhost or a loopback address, because there are no auth.tokens, found "{host}"'
+            )
 
 
 def _trigger_ids_are_unique(values: Values, findings: Findings) -> None:

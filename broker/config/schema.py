@@ -11,7 +11,7 @@ from msgspec import Meta, field
 
 from broker import limits
 from broker.config import grammar
-from broker.config.contracts import CloudEvents, Pixel
+from broker.config.contracts import CloudEvents, Grpc, Pixel
 from broker.config.parts import (
     AgeSeconds,
     AllowedHost,
@@ -354,6 +354,7 @@ class Config(Section, frozen=True, kw_only=True):
     auth: Annotated[Auth, Meta(description="Who may do what.")] = Auth()
     pixel: Annotated[Pixel, Meta(description="How the events of game-server plugins are taken.")] = Pixel()
     cloudevents: Annotated[CloudEvents, Meta(description="Where CloudEvents go.")] = CloudEvents()
+    grpc: Annotated[Grpc, Meta(description="Where the events of devices are taken over gRPC.")] = Grpc()
     events: Annotated[Events, Meta(description="A line for each thing that happens to an event.")] = Events()
     metrics: Annotated[Metrics, Meta(description="What `/metrics` shows.")] = Metrics()
     log: Annotated[Log, Meta(description="What the broker says about itself.")] = Log()

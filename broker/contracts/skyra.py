@@ -55,23 +55,33 @@ _FIELDS = DeviceEvent.__struct_fields__
 
 def split(body: bytes) -> tuple[list[bytes], bool]:
     """The envelopes of a frame or a body, each still as bytes, and whether they came as an array."""
-    check_utf8(body)
-    check_depth(body)
+    check_bytes(body)
     if not body.lstrip(b" \t\r\n").startswith(b"["):
         return [body], False
     try:
         envelopes = _decode_array(body)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidRequest(f"this is not an array of envelopes: {error}") from None
-    if not envelopes:
-        raise InvalidRequest("the array is empty; send at least one envelope")
-    if len(envelopes) > ARRAY_EVENTS_MAX:
-        raise TooLarge(f"the array has {len(envelopes)} envelopes; at most {ARRAY_EVENTS_MAX} are taken at once")
+    check_count(len(envelopes))
     return [bytes(envelope) for envelope in envelopes], True
 
 
+def check_bytes(body: bytes) -> None:
+    """Raise the CourierError of bytes that are read no further: no UTF-8, or nested too deep."""
+    check_utf8(body)
+    check_depth(body)
+
+
+def check_count(envelopes: int) -> None:
+    """Raise the CourierError of a frame with no envelope, or too many."""
+    if not envelopes:
+        raise InvalidRequest("the array is empty; send at least one envelope")
+    if envelopes > ARRAY_EVENTS_MAX:
+        raise TooLarge(f"the array has {envelopes} envelopes; at most {ARRAY_EVENTS_MAX} are taken at once")
+
+
 def parse(raw: bytes, principal: str, received_at: int) -> InboundEvent:
-    """An envelope, whose bytes have passed `split`; raise the InvalidEnvelope or TooLarge that it deserves."""
+    """An envelope, whose bytes have passed `check_bytes`; raise the InvalidEnvelope or TooLarge that it deserves."""
     if len(raw) > ENVELOPE_BYTES_MAX:
         raise TooLarge(f"the envelope has {len(raw)} bytes; at most {ENVELOPE_BYTES_MAX} are accepted")
     try:

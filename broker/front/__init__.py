@@ -1,4 +1,4 @@
-"""HTTP and WebSocket: the only room that knows aiohttp.
+"""HTTP, WebSocket and gRPC: the only room that knows aiohttp and grpc.
 
 server        the listening socket and its orderly end
 connections   how many, and how fast they must send
@@ -10,6 +10,11 @@ subscribe     WS /v1/subscribe
 tail          WS /v1/tail
 control       the control frames of a subscriber
 ingress       WS /v1/ingress and POST /v1/events
+grpc_door     loads gRPC where it is asked for
+grpc_server   the listening socket of gRPC
+grpc_ingress  the events of devices over gRPC
+grpc_codes    errors and answers as gRPC tells them
+skyra_v1      the messages of gRPC, and what is built from them
 pixel         POST /plugin/events
 cloudevents   POST /v1/cloudevents
 producers     the sockets of producers, whatever they send

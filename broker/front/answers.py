@@ -1,14 +1,23 @@
-"""The answers that wait for one producer on a WebSocket: in order, those of one group commit in one write."""
+"""The answers that wait for one producer: in order, those of one group commit in one write."""
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Protocol
 
-from broker.deliveries.framing import text_frame_head
-from broker.front.line import Line
 from broker.front.sockets import GOODBYE_SECONDS
 from broker.limits import PUBLISH_WINDOW, WRITE_BYTES_MAX
+
+
+class WayOut(Protocol):
+    """Where answers go."""
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        """Return when all of it has left; raise ConnectionError when the peer is gone, or reads nothing."""
+
+    def cut(self) -> None:
+        """End without waiting for what is stuck."""
 
 
 class Answers:
@@ -43,12 +52,16 @@ class Answers:
             async with asyncio.timeout(GOODBYE_SECONDS):
                 await self._until(lambda: not self._frames)
 
+    async def sent(self) -> None:
+        """Wait until everything is answered and sent, or the producer is gone."""
+        await self._until(lambda: not self._unanswered and not self._frames)
+
     async def _until(self, condition: Callable[[], bool]) -> None:
         while not condition() and not self._gone:
             self._progress.clear()
             await self._progress.wait()
 
-    async def send(self, line: Line) -> None:
+    async def send(self, line: WayOut) -> None:
         """Send what is queued, all of it in one write, for as long as the producer is there."""
         try:
             while True:
@@ -63,15 +76,13 @@ class Answers:
             self._gone = True
             self._progress.set()
 
-    async def _send_some(self, line: Line) -> None:
+    async def _send_some(self, line: WayOut) -> None:
         """Send as much as one write may be. What is being sent still counts against the window."""
-        parts: list[bytes] = []
-        size = taken = 0
-        while taken < len(self._frames) and size < WRITE_BYTES_MAX:
-            frame = self._frames[taken]
-            parts += (text_frame_head(len(frame)), frame)
-            size += len(frame)
-            taken += 1
-        await line.write(b"".join(parts))
-        for _ in range(taken):
+        frames: list[bytes] = []
+        size = 0
+        while len(frames) < len(self._frames) and size < WRITE_BYTES_MAX:
+            frames.append(self._frames[len(frames)])
+            size += len(frames[-1])
+        await line.send(frames)
+        for _ in frames:
             self._frames.popleft()

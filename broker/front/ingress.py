@@ -2,7 +2,7 @@
 
 A frame, or a body, is an envelope or an array of them; an array is committed together. Every envelope gets one
 answer, in the order in which they came. One that is refused for good leaves a row in `rejections`, which is written
-in the same group commit.
+in the same group commit. `grpc_ingress.py` is a third transport over the same intake.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -65,12 +65,15 @@ class Taken:
 
 
 class SkyraIntake:
-    """Reads envelopes and lets them through the gate, for both transports."""
+    """Reads envelopes and lets them through the gate, for every transport."""
 
-    def __init__(self, gate: Gate, rejections: Rejections, clock: Clock) -> None:
-        self.gate = gate
+    def __init__(
+        self, gate: Gate, rejections: Rejections, clock: Clock, room: Callable[[int], Awaitable[None]]
+    ) -> None:
+        self._gate = gate
         self._rejections = rejections
         self._clock = clock
+        self._room = room
 
     def take(self, principal: Principal, body: bytes) -> Taken:
         """What the body of a request, or a frame, holds."""
@@ -78,8 +81,25 @@ class SkyraIntake:
             envelopes, is_array = skyra.split(body)
         except CourierError as error:
             return self.refuse(principal, body, error)
+        return self._take(principal, envelopes, is_array)
+
+    def take_apart(self, principal: Principal, envelopes: Sequence[bytes]) -> Taken:
+        """What a frame holds whose envelopes came each by itself; they are committed together."""
+        try:
+            skyra.check_count(len(envelopes))
+        except CourierError as error:
+            return self.refuse(principal, b"".join(envelopes[:1]), error)
+        return self._take(principal, envelopes, is_array=True, check=skyra.check_bytes)
+
+    def _take(
+        self,
+        principal: Principal,
+        envelopes: Sequence[bytes],
+        is_array: bool,
+        check: Callable[[bytes], None] | None = None,
+    ) -> Taken:
         refused: list[Rejection] = []
-        entries = [self._admit(principal, raw, refused) for raw in envelopes]
+        entries = [self._admit(principal, raw, refused, check) for raw in envelopes]
         return Taken(entries, self._rejections.keep(refused) if refused else None, is_array)
 
     def refuse(self, principal: Principal, body: bytes, error: CourierError) -> Taken:
@@ -87,10 +107,14 @@ class SkyraIntake:
         kept = self._rejections.keep([self._rejection(principal, None, body, error)])
         return Taken([Refused(None, error)], kept, is_array=False)
 
-    def _admit(self, principal: Principal, raw: bytes, refused: list[Rejection]) -> InboundEvent | Refused:
+    def _admit(
+        self, principal: Principal, raw: bytes, refused: list[Rejection], check: Callable[[bytes], None] | None
+    ) -> InboundEvent | Refused:
         try:
+            if check is not None:
+                check(raw)
             event = skyra.parse(raw, principal.name, self._clock.wall_us())
-            self.gate.pass_event(principal, event, device=skyra.device_of(event), durable=True)
+            self._gate.pass_event(principal, event, device=skyra.device_of(event), durable=True)
         except CourierError as error:
             event_id = skyra.event_id_in(raw)
             if not error.retryable:
@@ -110,6 +134,32 @@ class SkyraIntake:
             event_id=event_id,
         )
 
+    async def outcome(self, taken: Taken) -> Any:
+        """What became of the events of one request, once that is decided."""
+        if not taken.events and taken.job is None:
+            return None
+        try:
+            return await committed(self._gate, taken.events, taken.job)
+        except CourierError as error:
+            return error
+
+    async def submit(self, taken: Taken, answers: Answers, encode: Callable[[dict[str, Any]], bytes]) -> None:
+        """Hand over what came on a stream, as soon as the ingest queue has room; its answers follow the commit.
+
+        A frame without events goes through the writer too, so that its answer keeps its place.
+        """
+
+        def done(outcome: Any) -> None:
+            for answer in taken.answers(outcome):
+                answers.put(encode(shown(answer)), answered=1)
+
+        answers.expect(len(taken))
+        try:
+            await self._room(len(taken.events))
+            self._gate.submit(taken.events, done, taken.job)
+        except CourierError as error:
+            done(error)
+
 
 class DeviceEvents:
     """`POST /v1/events`."""
@@ -122,9 +172,9 @@ class DeviceEvents:
         check_content_type(request, JSON)
         check_not_packed(request)
         taken = self._intake.take(request[PRINCIPAL], await request.read())
-        answers = taken.answers(await self._outcome(taken))
+        answers = taken.answers(await self._intake.outcome(taken))
         if taken.is_array:
-            body = orjson.dumps([_shown(answer) for answer in answers])
+            body = orjson.dumps([shown(answer) for answer in answers])
             return web.Response(body=body, content_type=JSON)
         (answer,) = answers
         if isinstance(answer, Refused):
@@ -132,22 +182,13 @@ class DeviceEvents:
             return error_response(answer.error, {key: beside[key] for key in beside if key != "error"})
         return json_response(answer)
 
-    async def _outcome(self, taken: Taken) -> Any:
-        if not taken.events and taken.job is None:
-            return None
-        try:
-            return await committed(self._intake.gate, taken.events, taken.job)
-        except CourierError as error:
-            return error
-
 
 class Ingress(Producers):
     """`WS /v1/ingress`, and the sockets that are open on it."""
 
-    def __init__(self, intake: SkyraIntake, room: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(self, intake: SkyraIntake) -> None:
         super().__init__()
         self._intake = intake
-        self._room = room
 
     async def _receive(self, socket: web.WebSocketResponse, principal: Principal, answers: Answers) -> None:
         async for message in socket:
@@ -159,21 +200,7 @@ class Ingress(Producers):
                 taken = self._intake.refuse(principal, message.data, binary)
             else:
                 continue  # a frame that aiohttp itself refused, and closes the socket for
-            await self._submit(taken, answers)
-
-    async def _submit(self, taken: Taken, answers: Answers) -> None:
-        """A frame without events goes through the writer too, so that its answer keeps its place."""
-
-        def done(outcome: Any) -> None:
-            for answer in taken.answers(outcome):
-                answers.put(orjson.dumps(_shown(answer)), answered=1)
-
-        answers.expect(len(taken))
-        try:
-            await self._room(len(taken.events))
-            self._intake.gate.submit(taken.events, done, taken.job)
-        except CourierError as error:
-            done(error)
+            await self._intake.submit(taken, answers, orjson.dumps)
 
 
 def _answer(event: InboundEvent, position: int, outcome: Any) -> dict[str, Any] | Refused:
@@ -187,7 +214,8 @@ def _answer(event: InboundEvent, position: int, outcome: Any) -> dict[str, Any] 
     return skyra.ack(event, seq, outcome.duplicates.get(position))
 
 
-def _shown(answer: dict[str, Any] | Refused) -> dict[str, Any]:
+def shown(answer: dict[str, Any] | Refused) -> dict[str, Any]:
+    """An answer as it is told; a refusal is counted."""
     if not isinstance(answer, Refused):
         return answer
     REFUSALS[answer.error.code] += 1

@@ -5,10 +5,12 @@ until all of it is there: nothing gathers in the transport but the rest of one w
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
+from broker.deliveries.framing import text_frame_head
 from broker.limits import STALLED_READER_MS_MAX
 
 
@@ -54,6 +56,10 @@ class Line:
                     raise ConnectionAbortedError("the peer reads nothing") from None
             if self._transport.is_closing():
                 raise ConnectionResetError("the peer went away")
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        """Hand over texts as whole frames, in one write."""
+        await self.write(b"".join(part for frame in frames for part in (text_frame_head(len(frame)), frame)))
 
     def cut(self) -> None:
         """End the connection without waiting for what is stuck; one without anything stuck ends by itself."""

@@ -14,12 +14,12 @@ from broker.front.connections import Connections
 from broker.front.guard import Guard, Handler
 
 
-def check_exposure(host: str, *, has_tokens: bool) -> None:
+def check_exposure(host: str, *, has_tokens: bool, key: str = "server.host") -> None:
     """Raise ConfigError for an address that others can reach when nobody has to show a token."""
     if not has_tokens and not is_loopback(host.strip("[]")):
         raise ConfigError(
             [
-                f"server.host: {host} can be reached from other machines, but no tokens are configured, so anybody "
+                f"{key}: {host} can be reached from other machines, but no tokens are configured, so anybody "
                 "could read and write everything; add auth.tokens, or listen on 127.0.0.1"
             ]
         )

@@ -5,6 +5,7 @@ exposition        families as the text that Prometheus reads
 stream_metrics    the figures of the streams, with a bound on their labels
 journal_metrics   the figures of the journal, and of what it found to be duplicates
 front_metrics     the figures of requests, connections and refusals
+grpc_metrics      the figures of gRPC
 view_metrics      the figures of the views
 trigger_metrics   the figures of the triggers
 contract_metrics  the figures of the contracts besides Courier's own

@@ -18,7 +18,7 @@ TOP_LEVEL = ("pyproject.toml", "setup.py", "broker", "_fast", "edge", "bench", "
 def _sources(root: Path, *suffixes: str) -> Iterator[Path]:
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*")):
-            if path.suffix in suffixes and "__pycache__" not in path.parts:
+            if path.suffix in suffixes and "__pycache__" not in path.parts and "_pb2" not in path.name:
                 yield path
 
 
