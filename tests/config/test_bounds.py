@@ -23,6 +23,7 @@ DOCUMENT: dict[str, Any] = {
     "log": {},
     "views": {},
     "bus": {},
+    "grpc": {},
     "metrics": {},
     "events": {},
 }

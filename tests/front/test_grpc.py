@@ -170,7 +170,7 @@ async def test_past_its_deadline_a_call_has_no_acknowledgement_and_a_retry_finds
 ) -> None:
     async with held_writer(app):
         call = device.stub.Store(frame(raw("a")), timeout=0.2)
-        async with device.ingress(timeout=0.2) as stream:
+        async with device.ingress(within=0.2) as stream:
             await stream.send(raw("b"))
             assert await stream.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         assert await status_of(call) is grpc.StatusCode.DEADLINE_EXCEEDED

@@ -81,15 +81,15 @@ class GrpcClient:
         """Hold nothing of gRPC any more: its threads end with the last object of it, and pytest keeps fixtures."""
         self.channel = self.stub = None
 
-    async def store(self, *envelopes: bytes, token: str | None = None, timeout: float = 20.0) -> list[dict[str, Any]]:
+    async def store(self, *envelopes: bytes, token: str | None = None, within: float = 20.0) -> list[dict[str, Any]]:
         """One frame by a call of its own; its answers."""
-        acks = await self.stub.Store(frame(*envelopes), metadata=bearer(token), timeout=timeout)
+        acks = await self.stub.Store(frame(*envelopes), metadata=bearer(token), timeout=within)
         return [meaning(ack) for ack in acks.acks]
 
     @asynccontextmanager
-    async def ingress(self, token: str | None = None, timeout: float | None = None) -> AsyncIterator[Device]:
+    async def ingress(self, token: str | None = None, within: float | None = None) -> AsyncIterator[Device]:
         """A stream, until the end of the block."""
-        call = self.stub.Ingress(metadata=bearer(token), timeout=timeout)
+        call = self.stub.Ingress(metadata=bearer(token), timeout=within)
         try:
             yield Device(call)
         finally:
