@@ -101,7 +101,8 @@ class Device:
         assert len(by_id) == len(stored), "an event is stored twice"
         lost = {each for each, line in self.promised.items() if by_id.get(each) != line}
         assert not lost, f"{len(lost)} of {len(self.promised)} are lost or altered, such as {sorted(lost)[:3]}"
-        invented = {each for each, line in stored if {**self.promised, **self.doubted}.get(each) != line}
+        put = {**self.promised, **self.doubted}
+        invented = {each for each, line in stored if put.get(each) != line}
         assert not invented, f"{sorted(invented)[:3]} were never put like this"
         return len(stored)
 
