@@ -1,8 +1,4 @@
-"""The event bus (004): topic `t` is the stream `topics/t`, and the payload is the envelope.
-
-What is published now and what was put off are made here, by one function, so that nobody can tell them apart
-by their bytes.
-"""
+"""The event bus (004): topic `t` is the stream `topics/t`, and the payload is the envelope."""
 
 import hashlib
 
@@ -28,11 +24,6 @@ def stream_of(topic: str) -> str:
 def source_system(source: str) -> str:
     """The first half of an event's identity: ids are unique within their source."""
     return _SOURCES + source
-
-
-def deferred_event_id(deferred_id: int) -> str:
-    """The id of an event that was put off, so that it can only be promoted once."""
-    return f"deferred:{deferred_id}"
 
 
 def topic_problem(topic: str) -> str | None:
