@@ -11,6 +11,7 @@ import pytest
 import uvloop
 from pytest_asyncio import is_async_test
 
+from broker import Broker
 from broker.app import App
 from broker.clock import Clock
 from broker.config import Config
@@ -20,6 +21,7 @@ from tests.support.process import BrokerProcess
 
 StartBroker = Callable[..., BrokerProcess]
 StartApp = Callable[..., Awaitable[App]]
+OpenBroker = Callable[..., Awaitable[Broker]]
 Connect = Callable[..., Awaitable[Client]]
 
 
@@ -89,6 +91,31 @@ async def start_app(tmp_path: Path) -> AsyncIterator[StartApp]:
 async def app(start_app: StartApp) -> App:
     """A broker inside the test, with the defaults."""
     return await start_app()
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path | None:
+    """Where a broker without a socket is opened; None for one in memory."""
+    return tmp_path / "data"
+
+
+@pytest.fixture
+async def open_broker(data_dir: Path | None) -> AsyncIterator[OpenBroker]:
+    """Open a broker without a socket: `await open_broker({"streams": {…}}, clock=…)`; closed at the end."""
+    async with AsyncExitStack() as opened:
+
+        async def open_one(config: Mapping[str, Any] | None = None, *, clock: Clock | None = None) -> Broker:
+            broker = await Broker.open(data_dir, config, clock=clock)
+            opened.push_async_callback(broker.close)
+            return broker
+
+        yield open_one
+
+
+@pytest.fixture
+async def broker(open_broker: OpenBroker) -> Broker:
+    """A broker without a socket, with the defaults."""
+    return await open_broker()
 
 
 @pytest.fixture

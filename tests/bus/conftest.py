@@ -1,45 +1,15 @@
 """A broker with its bus, on disk or in memory, and handlers that remember."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker import Broker
 from broker.bus import Event, EventBus
-from broker.clock import Clock, ManualClock
+from broker.clock import ManualClock
 from broker.core import DurableCore
 from tests.support.writer import PATIENCE_SECONDS, eventually
-
-OpenBroker = Callable[..., Awaitable[Broker]]
-
-
-@pytest.fixture
-def data_dir(tmp_path: Path) -> Path:
-    """Where the journal is."""
-    return tmp_path / "data"
-
-
-@pytest.fixture
-async def open_broker(data_dir: Path) -> AsyncIterator[OpenBroker]:
-    """Open a broker on disk: `await open_broker({"bus": {…}}, clock=…)`; closed at the end."""
-    async with AsyncExitStack() as opened:
-
-        async def open_one(config: Mapping[str, Any] | None = None, *, clock: Clock | None = None) -> Broker:
-            broker = await Broker.open(data_dir, config, clock=clock)
-            opened.push_async_callback(broker.close)
-            return broker
-
-        yield open_one
-
-
-@pytest.fixture
-async def broker(open_broker: OpenBroker) -> Broker:
-    """A broker with the defaults."""
-    return await open_broker()
 
 
 @pytest.fixture

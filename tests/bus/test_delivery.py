@@ -8,7 +8,8 @@ import pytest
 from broker import Broker
 from broker.bus import Event, EventBus
 from broker.limits import BUS_ERROR_CHARACTERS_MAX
-from tests.bus.conftest import Gate, OpenBroker, Seen, journal_row, settled
+from tests.bus.conftest import Gate, Seen, journal_row, settled
+from tests.conftest import OpenBroker
 from tests.support.writer import PATIENCE_SECONDS, eventually
 
 

@@ -10,7 +10,8 @@ from broker import Broker
 from broker.bus import Event, EventBus
 from broker.errors import InvalidRequest, NotFound
 from broker.limits import BUS_CONCURRENCY_MAX, BUS_RETRIES_MAX
-from tests.bus.conftest import Gate, OpenBroker, Seen, journal_row, settled
+from tests.bus.conftest import Gate, Seen, journal_row, settled
+from tests.conftest import OpenBroker
 from tests.support.writer import eventually
 
 

@@ -12,7 +12,8 @@ from broker.bus import Event, EventBus
 from broker.clock import ManualClock
 from broker.errors import CourierError, Draining, InvalidRequest, TooLarge
 from broker.limits import ENVELOPE_BYTES_MAX, JSON_DEPTH_MAX
-from tests.bus.conftest import OpenBroker, Seen, journal_row
+from tests.bus.conftest import Seen, journal_row
+from tests.conftest import OpenBroker
 
 
 async def test_an_event_is_persisted_before_publish_returns_its_id(broker: Broker, bus: EventBus) -> None:

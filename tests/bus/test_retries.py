@@ -6,7 +6,8 @@ from broker import Broker
 from broker.bus import Event, EventBus
 from broker.clock import ManualClock
 from broker.limits import LEASE_MS_DEFAULT
-from tests.bus.conftest import Gate, OpenBroker, Seen, journal_row, settled, tick
+from tests.bus.conftest import Gate, Seen, journal_row, settled, tick
+from tests.conftest import OpenBroker
 from tests.support.writer import eventually
 
 

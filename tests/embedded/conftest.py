@@ -1,45 +1,22 @@
 """A broker inside the test, on disk or in memory: one body runs on both where they promise the same."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker import Broker, Pipe
-from broker.clock import Clock
 from broker.core import DurableCore
 from tests.support.events import STREAM, envelope
 from tests.support.writer import PATIENCE_SECONDS
-
-OpenBroker = Callable[..., Awaitable[Broker]]
 
 
 @pytest.fixture(params=["durable", "memory"])
 def data_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     """Where the broker is opened; None for one in memory."""
     return tmp_path / "data" if request.param == "durable" else None
-
-
-@pytest.fixture
-async def open_broker(data_dir: Path | None) -> AsyncIterator[OpenBroker]:
-    """Open a broker: `await open_broker({"streams": {…}}, clock=…)`; closed at the end."""
-    async with AsyncExitStack() as opened:
-
-        async def open_one(config: Mapping[str, Any] | None = None, *, clock: Clock | None = None) -> Broker:
-            broker = await Broker.open(data_dir, config, clock=clock)
-            opened.push_async_callback(broker.close)
-            return broker
-
-        yield open_one
-
-
-@pytest.fixture
-async def broker(open_broker: OpenBroker) -> Broker:
-    """A broker with the defaults."""
-    return await open_broker()
 
 
 @pytest.fixture

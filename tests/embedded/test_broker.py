@@ -12,7 +12,8 @@ import broker as package
 from broker import Broker
 from broker.config import Config, Streams
 from broker.errors import ConfigError, Draining, InvalidRequest, UnknownStream
-from tests.embedded.conftest import OpenBroker, enqueue, ids
+from tests.conftest import OpenBroker
+from tests.embedded.conftest import enqueue, ids
 from tests.support import leaks
 from tests.support.events import STREAM
 from tests.support.process import PATIENCE_SECONDS, environment

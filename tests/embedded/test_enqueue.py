@@ -19,7 +19,8 @@ from broker.errors import (
     UnknownStream,
 )
 from broker.limits import COMMIT_BATCH_MAX, ENVELOPE_BYTES_MAX, JSON_DEPTH_MAX
-from tests.embedded.conftest import OpenBroker, core_of, enqueue, ids
+from tests.conftest import OpenBroker
+from tests.embedded.conftest import core_of, enqueue, ids
 from tests.support.events import AWKWARD_PAYLOADS, STREAM, envelope, raw_envelope
 from tests.support.refusals import sized_envelope
 from tests.support.writer import eventually, held_writer, stored

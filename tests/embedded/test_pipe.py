@@ -12,7 +12,8 @@ from broker.embedded import commands
 from broker.embedded.duplex import Duplex
 from broker.errors import InvalidRequest
 from broker.limits import CREDIT_MAX, NDJSON_LINES_MAX
-from tests.embedded.conftest import OpenBroker, core_of, depth_and_inflight, enqueue, error, ids, one, read, request
+from tests.conftest import OpenBroker
+from tests.embedded.conftest import core_of, depth_and_inflight, enqueue, error, ids, one, read, request
 from tests.support.events import STREAM, envelope
 
 

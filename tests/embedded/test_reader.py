@@ -10,7 +10,8 @@ from broker import Broker, Delivery
 from broker.clock import ManualClock
 from broker.errors import Draining, InvalidRequest, LeaseNotHeld, StorageFailed, UnknownStream
 from broker.limits import CREDIT_MAX, LEASE_MS_MIN, NACK_DELAY_MS_MAX
-from tests.embedded.conftest import OpenBroker, core_of, enqueue, ids
+from tests.conftest import OpenBroker
+from tests.embedded.conftest import core_of, enqueue, ids
 from tests.support.events import STREAM
 from tests.support.writer import PATIENCE_SECONDS, eventually, stored
 

@@ -1,9 +1,8 @@
 """Skyra over gRPC, on a real channel: the same rules, answers and order as over HTTP and WebSocket (000)."""
 
 import asyncio
-import gc
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,11 +25,7 @@ from tests.support.writer import eventually, held_writer, stored
 UNLIMITED = [("grpc.max_send_message_length", -1)]
 
 
-@pytest.fixture(autouse=True)
-def _grpc_is_let_go_of(_nothing_is_left_over: None) -> Iterator[None]:
-    """gRPC ends its threads with its last object, and a call that failed is in a cycle with its traceback."""
-    yield
-    gc.collect()
+pytestmark = pytest.mark.usefixtures("grpc_is_let_go_of")
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """Who may call over gRPC: tokens, devices, revocation, and where it listens."""
 
-import gc
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -21,11 +20,7 @@ FLEET = {"token": "fleet-secret", "name": "fleet", "scopes": ["devices:pi-living
 OTHER = {"token": "other-secret", "name": "other", "scopes": ["devices:camera"]}
 
 
-@pytest.fixture(autouse=True)
-def _grpc_is_let_go_of(_nothing_is_left_over: None) -> Iterator[None]:
-    """gRPC ends its threads with its last object, and a call that failed is in a cycle with its traceback."""
-    yield
-    gc.collect()
+pytestmark = pytest.mark.usefixtures("grpc_is_let_go_of")
 
 
 @pytest.fixture
