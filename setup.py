@@ -26,7 +26,20 @@ DIRECTIVES = {
 MACROS = [("COURIER_DEBUG_BUILD", "1")] if DEBUG else [("CYTHON_WITHOUT_ASSERTIONS", "1")]
 COMPILE = ["-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0", "-fno-plt"]
 LINK = [] if DEBUG else ["-Wl,-s"]
-MODULES = ("build_flavour", "commit", "counters", "credits", "dedupe", "histogram", "leases", "nesting", "ring")
+MODULES = (
+    "answers",
+    "build_flavour",
+    "cells",
+    "commit",
+    "counters",
+    "credits",
+    "dedupe",
+    "histogram",
+    "leases",
+    "nesting",
+    "requests",
+    "ring",
+)
 
 
 def extensions() -> list[Extension]:
@@ -35,7 +48,7 @@ def extensions() -> list[Extension]:
             f"_fast.{name}",
             [f"_fast/{name}.pyx"],
             include_dirs=["_fast"],
-            depends=["_fast/sqlite_api.h"],
+            depends=["_fast/sha256.h", "_fast/sqlite_api.h"],
             define_macros=MACROS,
             extra_compile_args=[
                 *COMPILE,

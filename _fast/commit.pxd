@@ -1,4 +1,6 @@
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
+
+from _fast.cells cimport Cell, Cells
 
 cdef extern from "sqlite_api.h":
     ctypedef struct sqlite3_stmt:
@@ -7,29 +9,10 @@ cdef extern from "sqlite_api.h":
         void* db
         const void* api
 
-# One value to bind. The bytes belong to an object that the caller's list keeps alive.
-cdef struct Cell:
-    const char* data
-    int64_t integer   # the integer, or the number of bytes
-    int32_t kind      # one of KIND_*
-
 cdef struct Outcome:
     int64_t seq            # > 0 new, < 0 duplicate, 0 refused, or left out because its cause is not new
     int64_t received_at    # of the original, for a duplicate
     int64_t conflict
-
-cdef class Cells:
-    cdef Cell* cells
-    cdef Py_ssize_t rows
-    cdef Py_ssize_t columns
-    cdef int64_t total_bytes
-
-    cdef int fill(self, object rows, Py_ssize_t columns) except -1
-
-cdef class Indexes:
-    cdef int64_t* values
-
-    cdef int fill(self, object causes, Py_ssize_t rows) except -1
 
 cdef class Written:
     cdef readonly list seqs
@@ -48,6 +31,8 @@ cdef class Committer:
     cdef sqlite3_stmt* _link
     cdef Py_ssize_t _event_columns
     cdef Py_ssize_t _update_columns
+    cdef Py_ssize_t _text_column      # what is hashed, and where its digest goes; -1 for nothing
+    cdef Py_ssize_t _digest_column
 
     cdef sqlite3_stmt* _prepare(self, str sql) except NULL
     cdef int _run(self, sqlite3_stmt* statement) noexcept nogil

@@ -36,15 +36,25 @@ class Committer:
     time, and close it before the connection.
     """
 
-    def __init__(self, insert_sql: str, duplicate_sql: str, update_sql: str, link_sql: str) -> None:
+    def __init__(
+        self,
+        insert_sql: str,
+        duplicate_sql: str,
+        update_sql: str,
+        link_sql: str,
+        hashed: tuple[int, int] | None = None,
+    ) -> None:
         """Prepare the four statements. Raise CommitError for SQL that does not prepare, RuntimeError when
-        no extension was loaded on this thread.
+        no extension was loaded on this thread, ValueError for parameters that do not fit.
 
         `insert_sql` gets the sequence as ?1 and the values of the event from ?2 on, and must leave a
         duplicate alone (`ON CONFLICT DO NOTHING`). `duplicate_sql` gets the same parameters and must
         return one row of three integers: sequence, time of reception, whether the payload differs.
         `update_sql` gets the values of one update from ?1 on. `link_sql` gets the sequences of a new event
         and of its cause.
+
+        `hashed` names two values of an event by their places: where the second is None, the SHA-256 of the
+        first is written in its stead.
         """
 
     @property

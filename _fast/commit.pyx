@@ -8,17 +8,19 @@ a batch, which also takes the GIL once but parses its own JSON, and multi-row VA
 it in proportion to the rows. A duplicate is found by the insert that changed nothing, not by RETURNING
 on every row, which halves the rate for the sake of the rare case.
 
+An event that comes without its hash gets it here, in the same stretch without the GIL: on the loop, OpenSSL's took longer
+than all the rest of the parsing.
+
 A row may have an earlier row of its batch as its cause. Whether that one is new shows here and nowhere
 before, so it is here that the effect of a duplicate is left out.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.long cimport PyLong_CheckExact
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 
-from _fast.commit cimport Cell, Outcome
+from _fast.cells cimport KIND_BLOB, KIND_INTEGER, KIND_TEXT, Cell, Cells, Indexes
+from _fast.commit cimport Outcome
 
 cdef extern from "sqlite_api.h":
     enum:
@@ -45,95 +47,10 @@ cdef extern from "sqlite_api.h":
     int courier_prepare(const courier_connection*, const char*, int, sqlite3_stmt**) noexcept nogil
     int courier_extended_errcode(const courier_connection*) noexcept nogil
 
-cdef enum:
-    KIND_NULL
-    KIND_INTEGER
-    KIND_TEXT
-    KIND_BLOB
-    BYTES_MAX = 0x7FFFFFFF
-
-
 class CommitError(Exception):
     def __init__(self, code, message):
         super().__init__(f"{message} (SQLite result code {code})")
         self.code = code
-
-
-@cython.final
-cdef class Cells:
-    """The values of several rows as plain C, so that they can be bound without the GIL."""
-
-    def __dealloc__(self):
-        PyMem_Free(self.cells)
-
-    cdef int fill(self, object rows, Py_ssize_t columns) except -1:
-        """Point at the values of `rows`, which the caller keeps alive and unchanged as long as this is used."""
-        cdef Py_ssize_t row_index
-        cdef Py_ssize_t column
-        cdef Py_ssize_t size
-        cdef tuple row
-        cdef object value
-        cdef Cell* cell
-        self.rows = len(rows)
-        self.columns = columns
-        self.total_bytes = 0
-        self.cells = <Cell*>PyMem_Malloc(<size_t>max(1, self.rows * columns) * sizeof(Cell))
-        if self.cells == NULL:
-            raise MemoryError(f"no memory for a batch of {self.rows} rows")
-        cell = self.cells
-        for row_index in range(self.rows):
-            value = rows[row_index]
-            if not isinstance(value, tuple) or len(value) != columns:
-                raise TypeError(f"row {row_index} is not a tuple of {columns} values")
-            row = <tuple>value
-            for column in range(columns):
-                value = row[column]
-                cell.data = NULL
-                cell.integer = 0
-                if value is None:
-                    cell.kind = KIND_NULL
-                elif PyLong_CheckExact(value):
-                    cell.kind = KIND_INTEGER
-                    cell.integer = value
-                elif type(value) is str:
-                    cell.kind = KIND_TEXT
-                    cell.data = PyUnicode_AsUTF8AndSize(value, &size)
-                    cell.integer = size
-                elif type(value) is bytes:
-                    cell.kind = KIND_BLOB
-                    cell.data = PyBytes_AS_STRING(value)
-                    cell.integer = PyBytes_GET_SIZE(value)
-                else:
-                    raise TypeError(f"value {column} of row {row_index} is a {type(value).__name__}, not int, str, bytes or None")
-                if cell.kind >= KIND_TEXT and cell.integer > BYTES_MAX:
-                    raise TypeError(f"value {column} of row {row_index} has {cell.integer} bytes, more than {BYTES_MAX}")
-                if cell.kind >= KIND_TEXT:
-                    self.total_bytes += cell.integer
-                cell += 1
-        return 0
-
-
-@cython.final
-cdef class Indexes:
-    """For each row of a batch the index of its cause, an earlier row, as plain C; -1 for none."""
-
-    def __dealloc__(self):
-        PyMem_Free(self.values)
-
-    cdef int fill(self, object causes, Py_ssize_t rows) except -1:
-        cdef Py_ssize_t row
-        cdef int64_t cause
-        if len(causes) != rows:
-            raise ValueError(f"there are {len(causes)} causes for {rows} events")
-        self.values = <int64_t*>PyMem_Malloc(<size_t>max(1, rows) * sizeof(int64_t))
-        if self.values == NULL:
-            raise MemoryError(f"no memory for the causes of {rows} events")
-        for row in range(rows):
-            cause = causes[row]
-            if not -1 <= cause < row:
-                raise ValueError(f"the cause of row {row} is {cause}, which is not an earlier row")
-            self.values[row] = cause
-        return 0
 
 
 @cython.final
@@ -143,7 +60,7 @@ cdef class Written:
 
 @cython.final
 cdef class Committer:
-    def __cinit__(self, str insert_sql not None, str duplicate_sql not None, str update_sql not None, str link_sql not None):
+    def __cinit__(self, str insert_sql not None, str duplicate_sql not None, str update_sql not None, str link_sql not None, hashed=None):
         self._connection = courier_take_loaded()
         if self._connection.db == NULL:
             raise RuntimeError("load the extension _fast.COMMIT_EXTENSION on this thread first")
@@ -160,6 +77,12 @@ cdef class Committer:
             raise
         self._event_columns = courier_bind_parameter_count(&self._connection, self._insert) - 1
         self._update_columns = courier_bind_parameter_count(&self._connection, self._update)
+        self._text_column = self._digest_column = -1
+        if hashed is not None:
+            self._text_column, self._digest_column = hashed
+            if not (0 <= self._text_column < self._event_columns and 0 <= self._digest_column < self._event_columns):
+                self.close()
+                raise ValueError(f"hashed names the columns {hashed}, but there are {self._event_columns}")
         if courier_bind_parameter_count(&self._connection, self._duplicate) != self._event_columns + 1:
             self.close()
             raise ValueError("duplicate_sql must have as many parameters as insert_sql")
@@ -278,7 +201,10 @@ cdef class Committer:
 
     cdef int _write_all(self, Cells events, Cells updates, const int64_t* causes, Outcome* outcomes, int64_t* next_seq, bint commit) noexcept nogil:
         cdef Py_ssize_t row
-        cdef int code = self._run(self._begin)
+        cdef int code
+        if self._digest_column >= 0:
+            events.hash_missing(self._text_column, self._digest_column)
+        code = self._run(self._begin)
         if code != COURIER_SQLITE_OK:
             return code
         code = self._insert_all(events, causes, outcomes, next_seq)
@@ -305,6 +231,8 @@ cdef class Committer:
         self._check_open()
         event_cells.fill(events, self._event_columns)
         update_cells.fill(updates, self._update_columns)
+        if self._digest_column >= 0:
+            event_cells.reserve_digests()
         if causes is not None:
             cause_indexes = Indexes()
             cause_indexes.fill(causes, event_cells.rows)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from broker.config import Auth, Pixel
 from broker.contracts.names import pattern_covers
 from broker.errors import Forbidden, Unauthorized
+from broker.limits import GRANTS_REMEMBERED_MAX
 
 LOCAL = "local"
 """The principal of a caller without a token, when none are configured."""
@@ -25,12 +26,14 @@ API_KEY_HEADER = Pixel().api_key_header
 class Principal:
     """A caller: a name, and what it may do."""
 
-    __slots__ = ("_scopes", "digest", "name")
+    __slots__ = ("_granted", "_scopes", "digest", "name")
 
     def __init__(self, name: str, scopes: tuple[str, ...], digest: bytes = b"") -> None:
         self.name = name
         self.digest = digest
         self._scopes = tuple(scope.split(":") for scope in scopes)
+        self._granted: dict[str, set[str]] = {}
+        """Streams that were asked for with success, by action: what a principal may do never changes."""
 
     def is_same(self, other: "Principal") -> bool:
         """Whether the other has the same name and the same scopes."""
@@ -58,7 +61,13 @@ class Principal:
 
     def check_stream(self, stream: str, action: str) -> None:
         """Raise Forbidden unless this caller may `enqueue` to or `subscribe` to a stream."""
+        granted = self._granted.setdefault(action, set())
+        if stream in granted:
+            return
         self._check(self.may("streams", stream, action), f"streams:{stream}:{action}")
+        if len(granted) == GRANTS_REMEMBERED_MAX:
+            granted.clear()
+        granted.add(stream)
 
     def check_device(self, device: str) -> None:
         """Raise Forbidden unless this caller may send as a device (000)."""

@@ -61,6 +61,27 @@ class Gate:
         self._check_open()
         return self._pass(principal, courier.parse_enqueue(body, self._clock.wall_us()))
 
+    def admit_frame(self, principal: Principal, frame: bytes) -> list[InboundEvent] | None:
+        """The events of a frame that is written plainly and may pass as a whole.
+
+        None says that its requests are to be admitted one by one, because it is not so sure, or a rate counts them.
+        """
+        if self.draining or self.quota is not None:
+            return None
+        events = courier.parse_plain(frame, self._clock.wall_us())
+        if events is None:
+            return None
+        stream = None
+        try:
+            for event in events:
+                if event.stream is not stream:  # the reader makes one object of a name, however often it comes
+                    stream = event.stream
+                    principal.check_stream(stream, "enqueue")
+                    self._open_stream(stream)
+        except CourierError:
+            return None
+        return events
+
     def admit_envelope(self, principal: Principal, to: str, envelope: bytes) -> InboundEvent:
         """The same for an envelope that comes without a request around it."""
         self._check_open()

@@ -19,7 +19,8 @@ class InboundEvent(NamedTuple):
     received_at: int
     """Microseconds since 1970, by the broker's wall clock."""
     envelope: bytes
-    payload_sha256: bytes
+    payload_sha256: bytes | None
+    """None for one that is hashed when it is written, which costs the loop nothing."""
     source_sequence: int | None = None
     source_emitted_at: str | None = None
     correlation_id: str | None = None

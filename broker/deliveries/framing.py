@@ -11,6 +11,10 @@ _LENGTH_7_BIT_MAX: Final = 125
 _LENGTH_16_BIT_MAX: Final = 0xFFFF
 
 
+class Framed(bytes):
+    """Bytes that are whole frames already."""
+
+
 def text_frame_head(length: int) -> bytes:
     """What precedes a payload of so many bytes."""
     if length <= _LENGTH_7_BIT_MAX:

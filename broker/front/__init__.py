@@ -18,6 +18,7 @@ skyra_v1      the messages of gRPC, and what is built from them
 pixel         POST /plugin/events
 cloudevents   POST /v1/cloudevents
 producers     the sockets of producers, whatever they send
+gathering     frames of one producer that came together, as few submissions
 answers       what waits to be told to one producer
 commits       waiting for a commit
 line          the way out of one socket: frames in one write

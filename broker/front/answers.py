@@ -24,7 +24,9 @@ class Answers:
     """The answers that wait for one producer, and how many events are still unanswered."""
 
     def __init__(self) -> None:
-        self._frames: deque[bytes] = deque()
+        self._frames: deque[tuple[bytes, int]] = deque()
+        """What waits to be sent, and how many answers that is."""
+        self._waiting = 0
         self._unanswered = 0
         self._gone = False
         self._ready = asyncio.Event()
@@ -35,15 +37,21 @@ class Answers:
         self._unanswered += events
 
     def put(self, frame: bytes, answered: int = 0) -> None:
-        """Queue a frame, which answers so many events."""
-        self._frames.append(frame)
+        """Queue a frame, or several that are one, which answers so many events."""
+        self._frames.append((frame, answered or 1))
+        self._waiting += answered or 1
         self._unanswered -= answered
         self._ready.set()
         self._progress.set()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether less than the window is unanswered, or answered and not sent."""
+        return self._unanswered + self._waiting < PUBLISH_WINDOW
+
     async def window(self) -> None:
-        """Wait until less than the window is unanswered, or answered and not sent; or the producer is gone."""
-        await self._until(lambda: self._unanswered + len(self._frames) < PUBLISH_WINDOW)
+        """Wait until the window is open, or the producer is gone."""
+        await self._until(lambda: self.is_open)
 
     async def settled(self) -> None:
         """Wait until everything is answered and sent; a producer that does not read is not waited for long."""
@@ -81,8 +89,8 @@ class Answers:
         frames: list[bytes] = []
         size = 0
         while len(frames) < len(self._frames) and size < WRITE_BYTES_MAX:
-            frames.append(self._frames[len(frames)])
+            frames.append(self._frames[len(frames)][0])
             size += len(frames[-1])
         await line.send(frames)
         for _ in frames:
-            self._frames.popleft()
+            self._waiting -= self._frames.popleft()[1]

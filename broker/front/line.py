@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from broker.deliveries.framing import text_frame_head
+from broker.deliveries.framing import Framed, text_frame_head
 from broker.limits import STALLED_READER_MS_MAX
 
 
@@ -58,8 +58,13 @@ class Line:
                 raise ConnectionResetError("the peer went away")
 
     async def send(self, frames: Sequence[bytes]) -> None:
-        """Hand over texts as whole frames, in one write."""
-        await self.write(b"".join(part for frame in frames for part in (text_frame_head(len(frame)), frame)))
+        """Hand over texts as whole frames, in one write, among what is framed already."""
+        parts: list[bytes] = []
+        for frame in frames:
+            if not isinstance(frame, Framed):
+                parts.append(text_frame_head(len(frame)))
+            parts.append(frame)
+        await self.write(b"".join(parts))
 
     def cut(self) -> None:
         """End the connection without waiting for what is stuck; one without anything stuck ends by itself."""

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from broker.contracts.inbound import InboundEvent
+
 # ?1 is the sequence; ?2 and on are the fields of InboundEvent in their order.
 INSERT_EVENT = """
 INSERT INTO ledger (
@@ -32,6 +34,9 @@ UPDATE ledger SET
   process_first_attempt_at = coalesce(process_first_attempt_at, ?5), process_error = ?6
 WHERE seq = ?1 AND state = 0
 """
+
+HASHED = (InboundEvent._fields.index("envelope"), InboundEvent._fields.index("payload_sha256"))
+"""An event that comes without its hash gets it in the commit loop."""
 
 LINK_CAUSE = "INSERT INTO causes (effect_seq, cause_seq) VALUES (?1, ?2)"
 

@@ -58,7 +58,11 @@ def attach_committer(connection: apsw.Connection) -> Committer:
     finally:
         connection.enable_load_extension(False)
     committer = Committer(
-        statements.INSERT_EVENT, statements.COUNT_DUPLICATE, statements.CHANGE_STATE, statements.LINK_CAUSE
+        statements.INSERT_EVENT,
+        statements.COUNT_DUPLICATE,
+        statements.CHANGE_STATE,
+        statements.LINK_CAUSE,
+        statements.HASHED,
     )
     if committer.sqlite_version_number != apsw.SQLITE_VERSION_NUMBER:
         found = committer.sqlite_version_number

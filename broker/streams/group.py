@@ -40,9 +40,9 @@ class Group(Stream):
             return self.loaded_seq
         return next(iter(self._unsettled), self.loaded_seq + 1) - 1
 
-    def _count(self, entry: Entry) -> None:
+    def _count(self, received_at: int) -> None:
         self.counters.count_came()
-        self.last_received_at = entry.received_at
+        self.last_received_at = received_at
 
     def _take_in(self, entry: Entry) -> bool:
         if not super()._take_in(entry):

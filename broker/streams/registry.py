@@ -127,7 +127,10 @@ class Registry:
                     group.pass_over(seq)
             for copy in copies:
                 touched[copy] = touched.get(copy, 0) + 1
-                copy.arrive(_entry(copy, seq, event))
+                if copy.behind:
+                    copy.leave(seq, event.received_at)
+                else:
+                    copy.arrive(_entry(copy, seq, event))
         self._pump_touched(touched)
 
     def damaged(self, name: str, count: int) -> None:

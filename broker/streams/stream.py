@@ -77,22 +77,27 @@ class Stream:
 
         A page may have brought it already: the reader sees a commit before the loop hears of it.
         """
-        self._count(entry)
+        self._count(entry.received_at)
         self.arrived_seq = entry.seq
         if not self.behind and entry.seq > self.loaded_seq:
             self._load(entry)
+
+    def leave(self, seq: int, received_at: int) -> None:
+        """Leave a newly committed event to the catch-up, because the window lags: nothing is made of it."""
+        self._count(received_at)
+        self.arrived_seq = seq
 
     def offer(self, entry: Entry) -> bool:
         """Take an event that is nowhere else; False, and nothing changed, when the stream is full."""
         if not self._take_in(entry):
             return False
-        self._count(entry)
+        self._count(entry.received_at)
         return True
 
-    def _count(self, entry: Entry) -> None:
+    def _count(self, received_at: int) -> None:
         self.pending += 1
         self.counters.count_came()
-        self.last_received_at = entry.received_at
+        self.last_received_at = received_at
 
     def load_page(self, entries: list[Entry], last_seq: int) -> None:
         """Take a page of the ledger into the window; the reader asked for no more than there was room for."""

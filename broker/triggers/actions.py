@@ -132,7 +132,7 @@ def enriched(action: Action, fields: Fields) -> InboundEvent:
     return event._replace(
         envelope=envelope,
         payload_sha256=hashlib.sha256(envelope).digest(),
-        received_sha256=event.received_sha256 or event.payload_sha256,
+        received_sha256=event.received_sha256 or event.payload_sha256 or hashlib.sha256(event.envelope).digest(),
     )
 
 

@@ -80,8 +80,11 @@ class View:
         """Take the new events of one group commit, or of streams in memory, in order."""
         key_of = self.rule.key_of
         changed: dict[str, None] = {}
+        stream = kind = key = None
         for seq, event in events:
-            key = key_of(event.stream, event.type)
+            if event.stream is not stream or event.type is not kind:  # they mostly are the same objects as before
+                stream, kind = event.stream, event.type
+                key = key_of(stream, kind)
             if key is not None:
                 changed.pop(key, None)
                 changed[key] = None
