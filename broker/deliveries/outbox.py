@@ -7,18 +7,13 @@ leased, and what was never sent is known when it goes away.
 import asyncio
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from broker.deliveries.framing import text_frame_head
 from broker.limits import WRITE_BYTES_MAX
 from broker.streams.entry import Entry
 
-
-class Delivery(NamedTuple):
-    """A leased event, and the attempt that it was: it may be another's by the time this one is sent."""
-
-    entry: Entry
-    attempt: int
+Delivery = tuple[Entry, int]
+"""A leased event, and the attempt that it was: it may be another's by the time this one is sent."""
 
 
 class DeliveryQueue:
@@ -36,7 +31,7 @@ class DeliveryQueue:
 
     def deliver(self, entry: Entry) -> None:
         """Take one leased event."""
-        self._waiting.append(Delivery(entry, entry.attempt))
+        self._waiting.append((entry, entry.attempt))
         entry.unsent = True
         self._ready.set()
 
@@ -79,7 +74,7 @@ class DeliveryQueue:
 
     def _held_back(self, left_bytes: int) -> Iterator[Delivery]:
         yield from (delivery for end, delivery in self._taken if end > left_bytes)
-        yield from (item for item in self._waiting if isinstance(item, Delivery))
+        yield from (item for item in self._waiting if not isinstance(item, bytes))
 
     def _take_frame(self, parts: list[bytes]) -> None:
         first = self._waiting.popleft()
@@ -90,15 +85,16 @@ class DeliveryQueue:
             return
         deliveries = [first]
         if self._batch is None:
-            text = b'{"deliver":%b,"attempt":%d,"seq":%d}' % (first.entry.envelope, first.attempt, first.entry.seq)
+            entry, attempt = first
+            text = b'{"deliver":%b,"attempt":%d,"seq":%d}' % (entry.envelope, attempt, entry.seq)
         else:
-            size = len(first.entry.envelope)
+            size = len(first[0].envelope)
             while self._waiting and len(deliveries) < self._batch and self._taken_bytes + size < WRITE_BYTES_MAX:
                 following = self._waiting[0]
                 if isinstance(following, bytes):
                     break
                 deliveries.append(following)
-                size += len(following.entry.envelope)
+                size += len(following[0].envelope)
                 self._waiting.popleft()
             text = b'{"deliver":[%b]}' % b",".join(
                 b'{"envelope":%b,"attempt":%d,"seq":%d}' % (entry.envelope, attempt, entry.seq)
@@ -111,5 +107,5 @@ class DeliveryQueue:
         parts += (head, text)
         self._taken_bytes += len(head) + len(text)
         for delivery in deliveries:
-            delivery.entry.unsent = False
+            delivery[0].unsent = False
             self._taken.append((self._taken_bytes, delivery))

@@ -4,7 +4,6 @@ With `group=NAME`, the deliveries come from the group's own copy of the stream.
 """
 
 import asyncio
-from collections.abc import Callable
 
 from aiohttp import WSMsgType, web
 
@@ -91,24 +90,24 @@ class Subscribe:
         if frame.credit is not None:
             self._registry.grant(subscription, frame.credit)
             return
-        settle = self._settle(subscription, frame)
+        for key, error in self._settle(subscription, frame):
+            error.detail.setdefault("id" if isinstance(key, str) else "seq", key)
+            queue.answer(error_frame(error))
+
+    def _settle(self, subscription: Subscription, frame: control.Control) -> list[tuple[str | int, CourierError]]:
+        """Ack, nack or extend the events that are named; those that this cannot be done for, with the reason."""
+        if frame.ack is not None:
+            return self._registry.ack_many(subscription, frame.keys, frame.attempt)
+        refused: list[tuple[str | int, CourierError]] = []
         for key in frame.keys:
             try:
-                settle(key)
+                if frame.nack is not None:
+                    self._registry.nack(subscription, key, frame.delay_ms or 0, frame.attempt)
+                else:
+                    self._registry.extend(subscription, key, frame.lease_ms or 0, frame.attempt)
             except CourierError as error:
-                error.detail.setdefault("id" if isinstance(key, str) else "seq", key)
-                queue.answer(error_frame(error))
-
-    def _settle(self, subscription: Subscription, frame: control.Control) -> Callable[[str | int], None]:
-        """What an ack, nack or extend does with each event that it names: the only calls into the registry."""
-        registry, attempt = self._registry, frame.attempt
-        if frame.ack is not None:
-            return lambda key: registry.ack(subscription, key, attempt)
-        if frame.nack is not None:
-            delay_ms = frame.delay_ms or 0
-            return lambda key: registry.nack(subscription, key, delay_ms, attempt)
-        lease_ms = frame.lease_ms or 0
-        return lambda key: registry.extend(subscription, key, lease_ms, attempt)
+                refused.append((key, error))
+        return refused
 
 
 def _group(query: Query) -> tuple[str | None, bool]:

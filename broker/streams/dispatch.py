@@ -19,6 +19,11 @@ from broker.streams.subscription import Subscription
 
 log = logging.getLogger(__name__)
 
+Pairs = list[tuple[Entry, Subscription]]
+
+PAIRS_MAX = 1_000
+"""How many events are leased in one step."""
+
 
 class Dispatcher:
     """Every lease, by the number of its delivery."""
@@ -47,41 +52,43 @@ class Dispatcher:
 
     def pump(self, stream: Stream) -> None:
         """Deliver while something waits and somebody has credit."""
-        now_ms = self._clock.monotonic_ms()
-        before = stream.counters.delivered
-        while stream.deliverable and len(self._leases) < LEASES_MAX:
-            entry = stream.take()
-            if entry is None:
-                break
-            subscription = _next_in_line(stream)
-            if subscription is None:
-                stream.ring.restore(entry)
-                break
-            self._deliver(subscription, entry, now_ms + stream.rules.lease_ms)
         if stream.deliverable:
-            self._starved[stream] = None
-        delivered = stream.counters.delivered - before
-        if delivered:
-            stream.meter = stream.meter or Meter()
-            stream.meter.rate_out.mark(delivered, now_ms)
+            now_ms = self._clock.monotonic_ms()
+            delivered = 0
+            while (room := LEASES_MAX - len(self._leases)) > 0 and (pairs := _next_pairs(stream, room)):
+                self._deliver(stream, pairs, now_ms)
+                delivered += len(pairs)
+            if stream.deliverable:
+                self._starved[stream] = None
+            if delivered:
+                stream.meter = stream.meter or Meter()
+                stream.meter.rate_out.mark(delivered, now_ms)
         self.catch_up.look_at(stream)
 
-    def _deliver(self, subscription: Subscription, entry: Entry, deadline_ms: int) -> None:
-        stream = entry.stream
-        entry.attempt += 1
-        if entry.first_attempt_at is None:
-            entry.first_attempt_at = self._clock.wall_us()
-        if entry.attempt == 1:
-            stream.meter = stream.meter or Meter()
-            stream.meter.latency.record(entry.first_attempt_at - entry.received_at)
-        stream.counters.count_delivered(entry.attempt > 1)
-        stream.in_flight += 1
-        entry.holder = subscription
-        entry.unsent = False
-        self.lease(entry, deadline_ms)
-        subscription.deliver(entry)
-        if self.observer is not None:
-            self.observer.delivered(entry)
+    def _deliver(self, stream: Stream, pairs: Pairs, now_ms: int) -> None:
+        """Lease events to those whose turn it is. What is the same for all of them is done once."""
+        deadline_ms, now_us = now_ms + stream.rules.lease_ms, self._clock.wall_us()
+        meter = stream.meter = stream.meter or Meter()
+        attempts = []
+        for number, (entry, subscription) in enumerate(pairs, start=self._leased + 1):
+            entry.attempt += 1
+            if entry.first_attempt_at is None:
+                entry.first_attempt_at = now_us
+            if entry.attempt == 1:
+                meter.latency.record(entry.first_attempt_at - entry.received_at)
+            stream.counters.count_delivered(entry.attempt > 1)
+            entry.holder = subscription
+            entry.lease = number
+            attempts.append(entry.attempt)
+        self._leases.grant_many(self._leased + 1, attempts, deadline_ms, [entry for entry, _ in pairs])
+        self._leased += len(pairs)
+        self._set_timer(deadline_ms)
+        stream.in_flight += len(pairs)
+        for entry, subscription in pairs:
+            entry.unsent = False
+            subscription.deliver(entry)
+            if self.observer is not None:
+                self.observer.delivered(entry)
 
     def feed_starved(self) -> None:
         """Some leases may be free again: give them to those who wait, in the order in which they came."""
@@ -167,6 +174,25 @@ class Dispatcher:
         if self._timer is not None:
             self._timer.cancel()
         await self.catch_up.close()
+
+
+def _next_pairs(stream: Stream, room: int) -> Pairs:
+    """The next events that may go out, each with the subscriber whose turn it is; none when there are none.
+
+    One at a time where partition keys set events aside, because who is to have an event is only asked for one that may
+    go out; and where a pattern has a place, because its credit there is renewed with each event.
+    """
+    if stream.partitions is not None or stream.patterns:
+        entry = stream.take()
+        if entry is None:
+            return []
+        subscription = _next_in_line(stream)
+        if subscription is None:
+            stream.ring.restore(entry)
+            return []
+        return [(entry, subscription)]
+    subscriptions = stream.credits.pick_many(min(len(stream.ring), room, PAIRS_MAX))
+    return list(zip(stream.ring.pop_many(len(subscriptions)), subscriptions, strict=True))
 
 
 def _next_in_line(stream: Stream) -> Subscription | None:

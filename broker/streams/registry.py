@@ -12,7 +12,7 @@ from broker.clock import Clock
 from broker.config import Streams as StreamsConfig
 from broker.contracts.inbound import InboundEvent
 from broker.contracts.origin import origin_of
-from broker.errors import InvalidRequest, NotFound, OverQuota, UnknownStream
+from broker.errors import CourierError, InvalidRequest, NotFound, OverQuota, UnknownStream
 from broker.journal.lives import REDRIVE
 from broker.limits import LEASE_MS_MAX, LEASE_MS_MIN, NACK_DELAY_MS_MAX, STREAMS_MAX
 from broker.streams.dispatch import Dispatcher
@@ -116,15 +116,21 @@ class Registry:
     def committed(self, events: list[tuple[int, InboundEvent]]) -> None:
         """Take the new events of one group commit, in order."""
         touched: dict[Stream, int] = {}
+        name: str | None = None
+        copies: Sequence[Stream] = ()
         for seq, event in events:
-            # What is on disk is taken, also when a new stream of its name would not be made any more.
-            stream = self._streams.get(event.stream) or self._make(event.stream)
+            if event.stream is not name:
+                name = event.stream
+                # What is on disk is taken, also when a new stream of its name would not be made any more.
+                stream = self._streams.get(name) or self._make(name)
+                all_copies = copies = stream.copies()
             self._committed_seq = seq
-            copies: Sequence[Stream] = stream.copies()
-            if stream.groups is not None and event.source_system.startswith(REDRIVE):
-                copies = (stream,)
-                for group in stream.groups.values():
-                    group.pass_over(seq)
+            if stream.groups is not None:
+                copies = all_copies
+                if event.source_system.startswith(REDRIVE):
+                    copies = (stream,)
+                    for group in stream.groups.values():
+                        group.pass_over(seq)
             for copy in copies:
                 touched[copy] = touched.get(copy, 0) + 1
                 if copy.behind:
@@ -263,19 +269,37 @@ class Registry:
 
         Raise LeaseNotHeld if it does not hold it (any more), or not under this attempt.
         """
-        entry = subscription.held(key, attempt)
-        self._dispatcher.take_back(subscription, entry)
-        stream = entry.stream
-        stream.counters.count_acked()
-        if self.observer is not None:
-            self.observer.acked(entry)
-        stream.settle(entry)
-        if entry.in_ledger:
-            stream.ledger.processed(entry.seq, entry.attempt)
-        if entry.partition is not None:
-            self._dispatcher.pump(stream)
-        self._dispatcher.catch_up.look_at(stream)
+        for _key, error in self.ack_many(subscription, (key,), attempt):
+            raise error
+
+    def ack_many(
+        self, subscription: Subscription, keys: Iterable[str | int], attempt: int | None = None
+    ) -> list[tuple[str | int, CourierError]]:
+        """The same for several events; those that cannot be acknowledged, each with what `ack` would raise for it."""
+        refused: list[tuple[str | int, CourierError]] = []
+        touched: dict[Stream, None] = {}
+        for key in keys:
+            try:
+                entry = subscription.held(key, attempt)
+            except CourierError as error:
+                refused.append((key, error))
+                continue
+            self._dispatcher.take_back(subscription, entry)
+            stream = entry.stream
+            stream.counters.count_acked()
+            if self._dispatcher.observer is not None:
+                self._dispatcher.observer.acked(entry)
+            stream.settle(entry)
+            if entry.in_ledger:
+                stream.ledger.processed(entry.seq, entry.attempt)
+            touched[stream] = None
+        for stream in touched:
+            if stream.partitions is not None:
+                self._dispatcher.pump(stream)
+            else:
+                self._dispatcher.catch_up.look_at(stream)
         self._dispatcher.feed_starved()
+        return refused
 
     def nack(self, subscription: Subscription, key: str | int, delay_ms: int = 0, attempt: int | None = None) -> None:
         """The subscriber could not do it: back to the tail, after a delay if one is given."""
@@ -328,5 +352,6 @@ def _entry(stream: Stream, seq: int, event: InboundEvent) -> Entry:
         event.envelope,
         event.received_at,
         event.partition_key,
-        origin=origin_of(event.contract, event.source_system, event.correlation_id),
+        0,
+        origin_of(event.contract, event.source_system, event.correlation_id),
     )

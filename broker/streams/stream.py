@@ -36,7 +36,7 @@ class Stream:
 
     __slots__ = (
         "arrived_seq", "behind", "bytes", "counters", "credits", "groups", "in_flight", "last_received_at", "ledger",
-        "loaded_seq", "meter", "name", "paging", "partitions", "pending", "replays", "ring", "rules",
+        "loaded_seq", "meter", "name", "paging", "partitions", "patterns", "pending", "replays", "ring", "rules",
     )  # fmt: skip
 
     def __init__(self, name: str, rules: StreamRules, ledger: "Ledger") -> None:
@@ -49,7 +49,9 @@ class Stream:
         self.ring: Ring[Entry] = Ring(rules.depth_max if rules.in_memory else min(WINDOW_MAX, rules.depth_max))
         self.credits: Credits[Subscription] = Credits(CREDIT_MAX)
         self.partitions: Partitions | None = None
-        """Made when the first event with a partition key comes."""
+        """Made when the first event with a partition key comes into the window."""
+        self.patterns = 0
+        """How many of those in its line are subscribed to a pattern."""
         self.meter: Meter | None = None
         """Made when the first event comes."""
         self.bytes = 0
@@ -126,6 +128,8 @@ class Stream:
         if not self.ring.push(entry):
             return False
         self.bytes += size
+        if entry.partition is not None and self.partitions is None:
+            self.partitions = Partitions()
         return True
 
     def copies(self) -> "Sequence[Stream]":
@@ -135,11 +139,7 @@ class Stream:
     def take(self) -> Entry | None:
         """The next event that may go out; those whose partition key has one out already are set aside."""
         while (entry := self.ring.pop()) is not None:
-            if entry.partition is None:
-                return entry
-            if self.partitions is None:
-                self.partitions = Partitions()
-            if self.partitions.admit(entry):
+            if entry.partition is None or self.partitions is None or self.partitions.admit(entry):
                 return entry
         return None
 

@@ -72,12 +72,14 @@ class Subscription:
         """Stand in the line of a stream."""
         ticket = self.tickets[stream] = stream.credits.join(self)
         if self.pattern is not None:
+            stream.patterns += 1
             stream.credits.grant(ticket, 1)
 
     def leave(self) -> None:
         """Stand in no line any more."""
         for stream, ticket in self.tickets.items():
             stream.credits.leave(ticket)
+            stream.patterns -= self.pattern is not None
         self.tickets.clear()
         self.passed.clear()
 
@@ -118,10 +120,11 @@ class Subscription:
         """Hand an event on, and remember that it is held."""
         self.entries[entry.seq] = entry
         known = self._by_id.setdefault(entry.id, entry.seq)
-        if isinstance(known, set):
-            known.add(entry.seq)
-        elif known != entry.seq:
-            self._by_id[entry.id] = {known, entry.seq}
+        if known is not entry.seq:
+            if isinstance(known, set):
+                known.add(entry.seq)
+            elif known != entry.seq:
+                self._by_id[entry.id] = {known, entry.seq}
         self.subscriber.deliver(entry)
 
     def held(self, key: str | int, attempt: int | None) -> Entry:
