@@ -16,6 +16,7 @@ from broker.config.grammar import is_loopback
 from broker.errors import CourierError, Forbidden, InvalidRequest, NotFound, TooLarge
 from broker.front.connections import BodyTooSlow, BodyUnreadable, too_slow
 from broker.front.replies import error_response
+from broker.limits import HOSTS_REMEMBERED_MAX
 
 log = logging.getLogger(__name__)
 
@@ -32,22 +33,31 @@ class Guard:
     def __init__(self, config: Server, authenticator: Authenticator) -> None:
         self._hosts = {config.host.strip("[]").lower()} | {h.lower() for h in config.allowed_hosts}
         self._origins = frozenset(origin.lower() for origin in config.allowed_origins)
+        self._passed_hosts: set[str] = set()
+        """Hosts that were asked for and are served, as they were written: nearly every request names one of a few."""
         self._authenticator = authenticator
         self.speakers: dict[str, Callable[[CourierError], web.StreamResponse]] = {}
         """How errors are told on the paths of contracts that have words of their own for them."""
 
     def _check(self, request: web.Request) -> None:
-        host = request.headers.get("Host", "").lower()
+        written = request.headers.get("Host", "")
+        if written not in self._passed_hosts:
+            self._check_host(written)
+        if "Origin" in request.headers:
+            for origin in request.headers.getall("Origin"):
+                if origin.lower() not in self._origins:
+                    raise Forbidden(f"pages of {origin!r} may not call this broker; see server.allowedOrigins")
+        if request.path not in _OPEN_PATHS:
+            request[PRINCIPAL] = self._authenticator.principal(request.headers)
+
+    def _check_host(self, written: str) -> None:
+        host = written.lower()
         parts = _HOST.fullmatch(host)
         name = "" if parts is None else parts["address"] or parts["name"]
         if host not in self._hosts and name not in self._hosts and not is_loopback(name):
             raise Forbidden(f"the host {host!r} is not served here; add it to server.allowedHosts if it should be")
-        for origin in request.headers.getall("Origin", ()):
-            if origin.lower() in self._origins:
-                continue
-            raise Forbidden(f"pages of {origin!r} may not call this broker; see server.allowedOrigins")
-        if request.path not in _OPEN_PATHS:
-            request[PRINCIPAL] = self._authenticator.principal(request.headers)
+        if len(self._passed_hosts) < HOSTS_REMEMBERED_MAX:
+            self._passed_hosts.add(written)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:

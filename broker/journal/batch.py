@@ -6,7 +6,7 @@ from typing import Any
 from _fast import Written
 from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError
-from broker.journal.statements import StateChange
+from broker.journal.statements import Change
 from broker.journal.submission import Receipts, Submission
 
 
@@ -15,7 +15,7 @@ class Batch:
 
     __slots__ = ("changes", "error", "events", "job_results", "refusals", "submissions", "written")
 
-    def __init__(self, submissions: list[Submission], changes: list[StateChange]) -> None:
+    def __init__(self, submissions: list[Submission], changes: list[Change]) -> None:
         self.submissions = submissions
         self.changes = changes
         self.events: list[InboundEvent] = (

@@ -27,7 +27,7 @@ from broker.journal.effects import Effects
 from broker.journal.groups import GroupBook
 from broker.journal.health import JournalHealth
 from broker.journal.reader import Backlog, ReaderPool, StoredEvent
-from broker.journal.statements import StateChange
+from broker.journal.statements import Change, StateChange
 from broker.journal.submission import Job, Receipts, Submission
 from broker.journal.writer import Writer
 from broker.limits import STATE_CHANGES_MAX
@@ -205,7 +205,7 @@ class Journal:
 
     def processed(self, seq: int, attempts: int) -> None:
         """An event was acknowledged by its consumer. Written with the next group commit, or soon."""
-        self._change(StateChange(seq, schema.STATE_PROCESSED, self._clock.wall_us(), attempts))
+        self._change((seq, schema.STATE_PROCESSED, self._clock.wall_us(), attempts, None, None))
 
     def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:
         """An event was delivered in vain, and waits again: a restart goes on counting from here.
@@ -230,7 +230,7 @@ class Journal:
             self.on_damaged(stream, len(page.corrupt))
         return page.events, page.last_seq
 
-    def _change(self, change: StateChange) -> None:
+    def _change(self, change: Change) -> None:
         self._writer.change_state(change)
         if self._flush_timer is None:
             self._flush_timer = self._loop.call_later(FLUSH_CHANGES_SECONDS, self._flush_changes)

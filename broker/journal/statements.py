@@ -41,6 +41,11 @@ HASHED = (InboundEvent._fields.index("envelope"), InboundEvent._fields.index("pa
 LINK_CAUSE = "INSERT INTO causes (effect_seq, cause_seq) VALUES (?1, ?2)"
 
 
+Change = tuple[int, int, int, int, int | None, str | None]
+"""A StateChange, or a plain tuple like it: an event that was processed is one of very many, and making the named one
+takes four times as long."""
+
+
 class StateChange(NamedTuple):
     """What became of a delivery, or of its event; the parameters of CHANGE_STATE in their order."""
 

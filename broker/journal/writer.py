@@ -28,7 +28,7 @@ from broker.journal.batch import Batch
 from broker.journal.effects import FAULTS_OF_ITS_OWN, Effects
 from broker.journal.failures import Severity, code_of, severity
 from broker.journal.health import JournalHealth
-from broker.journal.statements import StateChange
+from broker.journal.statements import Change
 from broker.journal.submission import Submission
 from broker.limits import COMMIT_BATCH_MAX
 
@@ -103,7 +103,7 @@ class Writer:
         self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
         self._next_seq: int = connection.execute("SELECT coalesce(max(seq), 0) + 1 FROM ledger").get
         self._queue: list[Submission] = []
-        self._changes: list[StateChange] = []
+        self._changes: list[Change] = []
         self._changes_due = False
         self._waiting = False
         self._submitted = 0
@@ -135,7 +135,7 @@ class Writer:
         if self._waiting:
             self._wake.put(None)
 
-    def change_state(self, change: StateChange) -> None:
+    def change_state(self, change: Change) -> None:
         """Add a state change to the next batch; it waits for one until `flush_changes`."""
         self._changes.append(change)
 
