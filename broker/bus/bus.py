@@ -19,6 +19,7 @@ from broker.bus.payload import encode
 from broker.bus.progress import Retrying
 from broker.bus.running import Running
 from broker.bus.subscription import Handler, Subscription
+from broker.bus.tally import Tally
 from broker.bus.topics import is_pattern
 from broker.clock import Clock
 from broker.config import Bus as BusConfig
@@ -67,7 +68,23 @@ class EventBus:
         self._lanes: dict[str, Lane] = {}
         self._running = Running(config.max_running)
         self._retrying = Retrying()
+        self.tally = Tally()
         self._started = False
+
+    @property
+    def running(self) -> int:
+        """How many events are being handled."""
+        return self._running.taken
+
+    @property
+    def subscriptions(self) -> int:
+        """How many handlers are subscribed."""
+        return len(self._subscriptions)
+
+    def waiting(self) -> dict[str, int]:
+        """How many events of each topic wait or are being handled, in the order in which the topics came up."""
+        found = {stream.name: stream.pending for stream in self._registry.all() if stream.name.startswith(TOPICS)}
+        return {name.removeprefix(TOPICS): pending for name, pending in found.items()}
 
     # Events in.
 
@@ -153,7 +170,9 @@ class EventBus:
         handlers = [each for each in self._subscriptions if each.wants(topic)]
         lane = self._lanes.get(topic)
         if handlers and lane is None:
-            lane = self._lanes[topic] = Lane(topic, self._registry, self._running, self._retrying, self._config.batch)
+            lane = self._lanes[topic] = Lane(
+                topic, self._registry, self._running, self._retrying, self.tally, self._config.batch
+            )
         if lane is None:
             return
         if handlers:

@@ -27,6 +27,10 @@ from broker.embedded.producer import HOST, Producer, receipt
 from broker.embedded.reader import Ack, Reader
 from broker.errors import CourierError, Draining, InvalidRequest, StorageFailed, TooLarge, UnknownStream
 from broker.limits import COMMIT_BATCH_MAX, PIPE_WINDOW_DEFAULT, READER_CREDIT_DEFAULT
+from broker.ops.bus_metrics import BusMetrics
+from broker.ops.metrics import Metrics
+from broker.ops.schedule_metrics import ScheduleMetrics
+from broker.ops.stream_metrics import StreamMetrics
 from broker.scheduler.scheduler import Scheduler
 
 DataDir = str | os.PathLike[str] | None
@@ -43,6 +47,14 @@ class Broker:
         self._closing: asyncio.Future[None] | None = None
         self.bus = EventBus(core.registry, self._publish, _Deferring(core.scheduler), core.clock, config.bus)
         """Topics with handlers of this program; recovered and started."""
+        self.metrics = Metrics()
+        """Figures of the streams, of what is put off and of the bus: `await metrics.render()`, for Prometheus."""
+        labels_max = config.metrics.max_streams
+        streams = StreamMetrics(core.registry, labels_max)
+        self.metrics.add(streams, streams.refresh)
+        schedule = ScheduleMetrics(core.scheduler.tally, core.scheduler.waiting)
+        self.metrics.add(schedule, schedule.refresh)
+        self.metrics.add(BusMetrics(self.bus, labels_max))
         core.on_failed = self._fail
 
     @classmethod

@@ -6,7 +6,7 @@ statements whatever the number of rows, because each row that apsw steps through
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import apsw
 import orjson
@@ -15,11 +15,15 @@ from broker.contracts.bus import bus_event, source_system, topic_of
 from broker.contracts.courier import CONTRACT as COURIER
 from broker.contracts.courier import parse_envelope
 from broker.contracts.inbound import InboundEvent
+from broker.contracts.times import shown_microseconds
 from broker.journal.reader import ReaderPool
 from broker.journal.submission import Job
 from broker.limits import SCHEDULE_ERROR_CHARACTERS_MAX, SCHEDULE_PAGE_BYTES_MAX, SCHEDULE_PAGE_MAX
 
 T = TypeVar("T")
+
+
+Status = Literal["scheduled", "fired", "cancelled"]
 
 
 class Deferral(NamedTuple):
@@ -36,13 +40,15 @@ class Deferral(NamedTuple):
     created_at: int
     """Like every time here, in microseconds since 1970."""
     fire_at: int
+    recurrence: str | None = None
+    """Whose run it is."""
 
 
 class Kept(NamedTuple):
     """What became of a deferral."""
 
     id: int
-    status: str
+    status: Status
     fire_at: int
     duplicate: bool
     """Whether it had been put off before; nothing was changed then."""
@@ -62,13 +68,21 @@ class Due(NamedTuple):
     envelope: bytes
     fire_at: int
     attempts: int
+    recurrence: str | None = None
 
     def event(self, now_us: int) -> InboundEvent:
         """The event that it becomes; raise the CourierError that says why it cannot be one (any more)."""
         if self.contract == COURIER:
-            return parse_envelope(self.stream, self.envelope, now_us)
+            return parse_envelope(self.stream, self._whole_envelope(), now_us)
         event_id = self.event_id or f"deferred-{self.id}"
         return bus_event(topic_of(self.stream), self.source, self.envelope, self.correlation_id, event_id, now_us)
+
+    def _whole_envelope(self) -> bytes:
+        """The envelope; that of a run is kept without what tells runs apart, which is put before the rest."""
+        if self.recurrence is None:
+            return self.envelope
+        apart = orjson.dumps({"id": self.event_id, "ts": shown_microseconds(self.fire_at)})
+        return apart[:-1] + b"," + self.envelope[1:]
 
 
 class Page(NamedTuple):
@@ -77,6 +91,14 @@ class Page(NamedTuple):
     due: list[Due]
     next_at: int | None
     """When to look again; None if nothing is put off."""
+
+
+class Following(NamedTuple):
+    """The run that comes after one."""
+
+    after_id: int
+    event_id: str
+    fire_at: int
 
 
 class Refusal(NamedTuple):
@@ -90,6 +112,7 @@ class Refusal(NamedTuple):
 class Executor(Protocol):
     """What is needed of the journal."""
 
+    readers: ReaderPool
     punctual: ReaderPool
 
     async def execute(self, job: Callable[..., T]) -> T:
@@ -97,16 +120,19 @@ class Executor(Protocol):
 
 
 _INSERT = """
-INSERT INTO deferrals (contract, stream, source, event_id, correlation_id, envelope, created_at, fire_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (source, event_id) WHERE event_id IS NOT NULL DO NOTHING
+INSERT INTO deferrals (contract, stream, source, event_id, correlation_id, envelope, created_at, fire_at, recurrence)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (source, event_id) WHERE event_id IS NOT NULL DO NOTHING
 RETURNING id
 """
 _NAMED = "SELECT id, status, fire_at, envelope <> ?3 FROM deferrals WHERE source = ?1 AND event_id = ?2"
-_CANCEL = "UPDATE deferrals SET status = 'cancelled' WHERE id = ? AND status = 'scheduled'"
+_CANCEL = """
+UPDATE deferrals SET status = 'cancelled' WHERE id = ? AND status = 'scheduled' AND recurrence IS NULL
+"""
 _WAITING = f"""
 SELECT {", ".join(Due._fields)}, due_at FROM deferrals INDEXED BY deferrals_due
 WHERE status = 'scheduled' AND id NOT IN (SELECT value FROM json_each(?)) ORDER BY due_at, id
 """  # noqa: S608 - column names of this file
+_COUNT = "SELECT count(*) FROM deferrals INDEXED BY deferrals_due WHERE status = 'scheduled'"
 _FIRED = """
 UPDATE deferrals SET status = 'fired', fired_at = ?2, seq = found.seq, error = NULL, retry_at = NULL
 FROM (
@@ -119,6 +145,17 @@ _OFFERED = """
 UPDATE deferrals SET status = 'fired', fired_at = ?2, error = NULL, retry_at = NULL
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'scheduled'
 """
+_PASSED_OVER = """
+UPDATE deferrals SET status = 'cancelled', error = 'missed: ' || ((?2 - fire_at) / 1000000) || ' s late'
+WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'scheduled'
+"""
+# A run is followed by the next one in the transaction that settles it, and only if it does.
+_NEXT_RUNS = """
+INSERT INTO deferrals (contract, stream, source, event_id, correlation_id, envelope, created_at, fire_at, recurrence)
+SELECT contract, stream, source, following.value ->> 1, correlation_id, envelope, ?2, following.value ->> 2, recurrence
+FROM json_each(?1) AS following CROSS JOIN deferrals ON deferrals.id = following.value ->> 0
+WHERE status <> 'scheduled' ON CONFLICT DO NOTHING
+"""
 _REFUSED = """
 UPDATE deferrals SET attempts = attempts + 1, error = refused.error, retry_at = refused.retry_at
 FROM (SELECT value ->> 0 AS id, value ->> 1 AS error, value ->> 2 AS retry_at FROM json_each(?)) AS refused
@@ -130,20 +167,31 @@ def _json(rows: Collection[Any]) -> str:
     return orjson.dumps(list(rows)).decode()
 
 
-def _statement(sql: str, *values: Any) -> Job:
+def _settling(sql: str, rows: str, following: Sequence[Following], now_us: int) -> Job:
+    """A job that settles what is due, and puts off the runs that follow."""
+    next_runs = _json([tuple(each) for each in following])
+
     def job(connection: apsw.Connection) -> None:
-        connection.execute(sql, values)
+        connection.execute(sql, (rows, now_us))
+        if following:
+            connection.execute(_NEXT_RUNS, (next_runs, now_us))
 
     return job
 
 
-def _put_off(connection: apsw.Connection, deferral: Deferral) -> Kept:
+def put_off(connection: apsw.Connection, deferral: Deferral) -> Kept:
+    """Keep an event until its time; what is named like one that is kept already is not kept twice."""
     new_id: int | None = connection.execute(_INSERT, deferral).get
     if new_id is not None:
         return Kept(new_id, "scheduled", deferral.fire_at, duplicate=False, conflict=False)
     row: Any = connection.execute(_NAMED, (deferral.source, deferral.event_id, deferral.envelope)).fetchone()
     known_id, status, fire_at, differs = row
     return Kept(known_id, status, fire_at, duplicate=True, conflict=bool(differs))
+
+
+def _counted(connection: apsw.Connection) -> int:
+    count: int = connection.execute(_COUNT).get
+    return count
 
 
 def _cancelled(connection: apsw.Connection, deferred_id: int) -> bool:
@@ -173,29 +221,41 @@ class Deferrals:
 
     async def put_off(self, deferral: Deferral) -> Kept:
         """Keep an event until its time; what is named like one that is kept already is not kept twice."""
-        return await self._journal.execute(lambda connection: _put_off(connection, deferral))
+        return await self._journal.execute(lambda connection: put_off(connection, deferral))
 
     async def cancel(self, deferred_id: int) -> bool:
         """Let an event never happen; False if it was not waiting."""
         return await self._journal.execute(lambda connection: _cancelled(connection, deferred_id))
 
+    async def count(self) -> int:
+        """How much is put off; from the index alone."""
+        return await self._journal.readers.run(_counted)
+
     async def page(self, now_us: int, but: Collection[int]) -> Page:
         """What is due, without some."""
         return await self._journal.punctual.run(_page, now_us, but)
 
-    def fired(self, events: Sequence[tuple[int, InboundEvent]], now_us: int) -> Job:
+    def fired(self, events: Sequence[tuple[int, InboundEvent]], following: Sequence[Following], now_us: int) -> Job:
         """The job that marks those of the events that are in the ledger, to be committed with them."""
-        rows = _json([(number, event.source_system, event.source_event_id) for number, event in events])
-        return _statement(_FIRED, rows, now_us)
+        rows = [(number, event.source_system, event.source_event_id) for number, event in events]
+        return _settling(_FIRED, _json(rows), following, now_us)
 
-    async def offered(self, ids: Sequence[int], now_us: int) -> None:
+    async def offered(self, ids: Sequence[int], following: Sequence[Following], now_us: int) -> None:
         """Mark what is in its stream in memory."""
-        await self._journal.execute(_statement(_OFFERED, _json(ids), now_us))
+        await self._journal.execute(_settling(_OFFERED, _json(ids), following, now_us))
+
+    async def passed_over(self, ids: Sequence[int], following: Sequence[Following], now_us: int) -> None:
+        """Let runs never happen, but those that follow them."""
+        await self._journal.execute(_settling(_PASSED_OVER, _json(ids), following, now_us))
 
     async def refused(self, refusals: Sequence[Refusal]) -> None:
         """Keep why events were not taken, and let them wait."""
         rows = _json([(each.id, each.error[:SCHEDULE_ERROR_CHARACTERS_MAX], each.retry_at) for each in refusals])
-        await self._journal.execute(_statement(_REFUSED, rows))
+
+        def job(connection: apsw.Connection) -> None:
+            connection.execute(_REFUSED, (rows,))
+
+        await self._journal.execute(job)
 
 
 def deferral_of(event: InboundEvent, fire_at: int, *, is_named: bool) -> Deferral:

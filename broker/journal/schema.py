@@ -221,6 +221,8 @@ CREATE TABLE pixel_servers (
 ) STRICT, WITHOUT ROWID;
 """
 
+# A recurrence has at most one run in `deferrals` that is scheduled: the next one. Each run is there for good, under an
+# id that follows from its time, so that it cannot come about twice.
 # What was put off, and the view that document 004 asks for. An event that was refused when it was due waits until
 # `retry_at`. `event_id` is there when whoever put it off named it; else the event is named after this row.
 _DEFERRALS = """
@@ -231,6 +233,7 @@ CREATE TABLE deferrals (
   source         TEXT NOT NULL,
   event_id       TEXT,
   correlation_id TEXT,
+  recurrence     TEXT,
   created_at     INTEGER NOT NULL,
   fire_at        INTEGER NOT NULL,
   status         TEXT NOT NULL DEFAULT 'scheduled' CHECK (status IN ('scheduled', 'fired', 'cancelled')),
@@ -249,6 +252,7 @@ SELECT id, 'bus', 'topics/' || topic, source, correlation_id, CAST(payload AS BL
 FROM deferred_events;
 DROP TABLE deferred_events;
 CREATE INDEX deferrals_due ON deferrals (due_at, id) WHERE status = 'scheduled';
+CREATE INDEX deferrals_recurring ON deferrals (recurrence, fire_at) WHERE recurrence IS NOT NULL;
 CREATE UNIQUE INDEX deferrals_named ON deferrals (source, event_id) WHERE event_id IS NOT NULL;
 CREATE VIEW deferred_events AS SELECT
   id,
@@ -261,6 +265,12 @@ CREATE VIEW deferred_events AS SELECT
   created_at / 1e6 AS created_at,
   fired_at / 1e6 AS fired_at
 FROM deferrals;
+
+CREATE TABLE recurrences (
+  name       TEXT PRIMARY KEY,
+  definition TEXT NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 """
 
 MIGRATIONS: tuple[str, ...] = (

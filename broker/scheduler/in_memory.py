@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 
 from broker.contracts.inbound import InboundEvent
 from broker.errors import OverQuota
-from broker.journal.deferrals import Deferral, Due, Kept, Page, Refusal
+from broker.journal.deferrals import Deferral, Due, Following, Kept, Page, Refusal
 from broker.journal.submission import Job
 from broker.limits import SCHEDULE_IN_MEMORY_MAX, SCHEDULE_PAGE_MAX
 
@@ -31,7 +31,7 @@ class DeferralsInMemory:
         if len(self._waiting) >= SCHEDULE_IN_MEMORY_MAX:
             raise OverQuota(f"{SCHEDULE_IN_MEMORY_MAX} events are put off already, and this broker is in memory only")
         self._last_id += 1
-        contract, stream, source, event_id, correlation_id, envelope, _created_at, fire_at = deferral
+        contract, stream, source, event_id, correlation_id, envelope, _created_at, fire_at, _recurrence = deferral
         due = Due(self._last_id, contract, stream, source, event_id, correlation_id, envelope, fire_at, 0)
         if event_id is not None:
             self._named[name] = due.id
@@ -42,6 +42,10 @@ class DeferralsInMemory:
         self._waiting[due.id] = due
         self._due_at[due.id] = due_at
         heapq.heappush(self._queue, (due_at, due.id))
+
+    async def count(self) -> int:
+        """How much is put off."""
+        return len(self._waiting)
 
     async def cancel(self, deferred_id: int) -> bool:
         """Let an event never happen; False if it was not waiting."""
@@ -76,11 +80,20 @@ class DeferralsInMemory:
             heapq.heappush(self._queue, each)
         return Page([self._waiting[deferred_id] for _, deferred_id in due], next_at)
 
-    def fired(self, events: Sequence[tuple[int, InboundEvent]], now_us: int) -> Job:  # noqa: ARG002 - as agreed
+    def fired(
+        self,
+        events: Sequence[tuple[int, InboundEvent]],  # noqa: ARG002 - as agreed
+        following: Sequence[Following],  # noqa: ARG002
+        now_us: int,  # noqa: ARG002
+    ) -> Job:
         """No event is durable here."""
         raise AssertionError("a broker in memory has no event that is committed")
 
-    async def offered(self, ids: Sequence[int], now_us: int) -> None:  # noqa: ARG002 - as agreed
+    async def passed_over(self, ids: Sequence[int], following: Sequence[Following], now_us: int) -> None:  # noqa: ARG002 - as agreed
+        """Nothing recurs here."""
+        raise AssertionError("a broker in memory has nothing that recurs")
+
+    async def offered(self, ids: Sequence[int], following: Sequence[Following], now_us: int) -> None:  # noqa: ARG002 - as agreed
         """Forget what is in its stream."""
         for each in ids:
             self._forget(each)

@@ -14,17 +14,18 @@ for is left out of the page. One that comes after the page was submitted is behi
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from broker.admission.auth import Principal
 from broker.admission.gate import Gate
 from broker.clock import Clock
 from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError, Saturated, StorageFailed
-from broker.journal.deferrals import Deferral, Due, Kept, Page, Refusal, deferral_of
+from broker.journal.deferrals import Deferral, Due, Following, Kept, Page, Refusal, deferral_of
 from broker.journal.submission import Job, Receipts
 from broker.limits import SCHEDULE_RETRY_SECONDS_MAX, SCHEDULE_RETRY_SECONDS_MIN, SCHEDULE_UNANSWERED_MAX
 from broker.scheduler.alarm import Alarm
+from broker.scheduler.recurring import Recurring, Verdict
 from broker.scheduler.tally import Tally
 
 log = logging.getLogger(__name__)
@@ -42,25 +43,61 @@ class Book(Protocol):
     async def page(self, now_us: int, but: Collection[int]) -> Page:
         """What is due, without some."""
 
-    def fired(self, events: Sequence[tuple[int, InboundEvent]], now_us: int) -> Job:
-        """The job that marks events, to be committed with them."""
+    def fired(self, events: Sequence[tuple[int, InboundEvent]], following: Sequence[Following], now_us: int) -> Job:
+        """The job that marks events, and puts off the runs that follow them, to be committed with them."""
 
-    async def offered(self, ids: Sequence[int], now_us: int) -> None:
-        """Mark what is in its stream in memory."""
+    async def offered(self, ids: Sequence[int], following: Sequence[Following], now_us: int) -> None:
+        """Mark what is in its stream in memory, and put off the runs that follow."""
+
+    async def count(self) -> int:
+        """How much is put off."""
+
+    async def passed_over(self, ids: Sequence[int], following: Sequence[Following], now_us: int) -> None:
+        """Let runs never happen, but put off those that follow."""
 
     async def refused(self, refusals: Sequence[Refusal]) -> None:
         """Keep why events were not taken, and let them wait."""
 
 
+class _Going(NamedTuple):
+    """An event that is due."""
+
+    due: Due
+    event: InboundEvent
+    following: Following | None
+    """The run after it."""
+
+
+class _SortedOut:
+    """The events of a page, by what is to become of them."""
+
+    def __init__(self) -> None:
+        self.durable: list[_Going] = []
+        self.in_memory: list[_Going] = []
+        self.passed_over: list[_Going] = []
+        self.refusals: list[Refusal] = []
+
+
 class Scheduler:
     """Everything that is put off. Made stopped; ends with `close`."""
 
-    def __init__(self, book: Book, gate: Gate, clock: Clock, room: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        book: Book,
+        gate: Gate,
+        clock: Clock,
+        room: Callable[[int], Awaitable[None]],
+        recurring: Recurring | None = None,
+    ) -> None:
         self._book = book
+        self._recurring = recurring
+        self._turn = asyncio.Lock() if recurring is None else recurring.turn
         self._gate = gate
         self._clock = clock
         self._room = room
         self._alarm = Alarm(clock)
+        if recurring is not None:
+            recurring.on_next = self._alarm.bring_forward
         self._task: asyncio.Task[None] | None = None
         self._caught_up = asyncio.Event()
         self._unanswered = 0
@@ -120,6 +157,10 @@ class Scheduler:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="scheduler")
 
+    async def waiting(self) -> int:
+        """How much is put off now."""
+        return await self._book.count()
+
     async def caught_up(self) -> None:
         """Wait until everything has gone that was due at the start."""
         await self._caught_up.wait()
@@ -146,9 +187,10 @@ class Scheduler:
         """Let one page go, or wait for the next time; False when the journal has failed."""
         self._alarm.clear()
         try:
-            page = await self._read()
-            if page.due:
-                await self._let_go(page.due)
+            async with self._turn:
+                page = await self._read()
+                if page.due:
+                    await self._let_go(page.due)
         except StorageFailed:
             return False
         except Exception as error:  # noqa: BLE001 - whatever it is, what is due is still there, and is tried again
@@ -186,31 +228,67 @@ class Scheduler:
 
     async def _let_go(self, due: Sequence[Due]) -> None:
         await self._room(len(due))
-        now_us = self._clock.wall_us()
-        durable: list[tuple[Due, InboundEvent]] = []
-        in_memory: list[tuple[Due, InboundEvent]] = []
-        refusals: list[Refusal] = []
+        sorted_out = self._sort_out(due, self._clock.wall_us())
+        refusals = sorted_out.refusals
+        if sorted_out.durable:
+            refusals += await self._commit(sorted_out.durable)
+        if sorted_out.in_memory:
+            refusals += await self._offer(sorted_out.in_memory)
+        if passed_over := sorted_out.passed_over:
+            following = [going.following for going in passed_over if going.following is not None]
+            await self._book.passed_over([going.due.id for going in passed_over], following, self._clock.wall_us())
+            self.tally.passed_over += len(passed_over)
+            self._wait_for(following)
+        if refusals:
+            await self._book.refused(refusals)
+            self.tally.refused += len(refusals)
+
+    def _sort_out(self, due: Sequence[Due], now_us: int) -> _SortedOut:
+        """What is to become of each."""
+        out = _SortedOut()
         for each in due:
             if each.id in self._cancelling or each.id in self._cancelled:
                 continue
             try:
+                verdict = Verdict(True, None)
+                if each.recurrence is not None and self._recurring is not None:
+                    verdict = self._recurring.verdict(each, now_us)
                 event = each.event(now_us)
-                self._gate.pass_due(event)
+                if verdict.fires:
+                    self._gate.pass_due(event)
             except Exception as error:  # noqa: BLE001 - whatever it is, it must not hold up those behind
-                refusals.append(self._refusal(each, error))
+                out.refusals.append(self._refusal(each, error))
+                continue
+            going = _Going(each, event, verdict.following)
+            if not verdict.fires:
+                out.passed_over.append(going)
+            elif self._gate.is_in_memory(event.stream):
+                out.in_memory.append(going)
             else:
-                (in_memory if self._gate.is_in_memory(event.stream) else durable).append((each, event))
-        if durable:
-            job = self._book.fired([(each.id, event) for each, event in durable], now_us)
-            refusals += self._settled(durable, await self._submit([event for _, event in durable], job))
-        if in_memory:
-            refused = self._settled(in_memory, await self._submit([event for _, event in in_memory], None))
-            taken = {each.id for each, _ in in_memory} - {each.id for each in refused}
-            await self._book.offered(sorted(taken), now_us)
-            refusals += refused
-        if refusals:
-            self.tally.refused += len(refusals)
-            await self._book.refused(refusals)
+                out.durable.append(going)
+        return out
+
+    async def _commit(self, going: Sequence[_Going]) -> list[Refusal]:
+        """Events to the disk, with their marks; those that were not taken."""
+        following = [each.following for each in going if each.following is not None]
+        job = self._book.fired([(each.due.id, each.event) for each in going], following, self._clock.wall_us())
+        refusals = self._settled(going, await self._submit([each.event for each in going], job))
+        self._wait_for(following)
+        return refusals
+
+    async def _offer(self, going: Sequence[_Going]) -> list[Refusal]:
+        """Events to their streams in memory, then their marks to the disk; those that were not taken."""
+        refusals = self._settled(going, await self._submit([each.event for each in going], None))
+        refused = {each.id for each in refusals}
+        taken = [each for each in going if each.due.id not in refused]
+        following = [each.following for each in taken if each.following is not None]
+        await self._book.offered([each.due.id for each in taken], following, self._clock.wall_us())
+        self._wait_for(following)
+        return refusals
+
+    def _wait_for(self, following: Sequence[Following]) -> None:
+        for each in following:
+            self._alarm.bring_forward(each.fire_at)
 
     async def _submit(self, events: Sequence[InboundEvent], job: Job | None) -> Receipts:
         """Hand events to the gate, and wait until they are kept; raise what kept them from it."""
@@ -227,16 +305,16 @@ class Scheduler:
         self._gate.submit(events, done, job)
         return await answer
 
-    def _settled(self, submitted: Sequence[tuple[Due, InboundEvent]], receipts: Receipts) -> list[Refusal]:
+    def _settled(self, going: Sequence[_Going], receipts: Receipts) -> list[Refusal]:
         """Count what was taken; what was not."""
         now_us = self._clock.wall_us()
         refusals = []
-        for position, (due, _event) in enumerate(submitted):
+        for position, each in enumerate(going):
             if receipts.seqs[position] == 0:
-                refusals.append(self._refusal(due, receipts.refusal(position)))
+                refusals.append(self._refusal(each.due, receipts.refusal(position)))
             else:
                 self.tally.fired += 1
-                self.tally.late_us.record(max(0, now_us - due.fire_at))
+                self.tally.late_us.record(max(0, now_us - each.due.fire_at))
         return refusals
 
     def _refusal(self, due: Due, error: Exception) -> Refusal:

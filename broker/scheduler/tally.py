@@ -14,5 +14,7 @@ class Tally:
         self.cancelled = 0
         self.refused = 0
         """How often an event that was due was not taken, and had to wait again."""
+        self.passed_over = 0
+        """How many runs of what recurs were missed, and not made up for."""
         self.late_us = Histogram()
         """From when an event was due to when it was in its stream."""
