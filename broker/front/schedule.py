@@ -84,7 +84,9 @@ class ScheduleEndpoints:
         Query(request)
         found, envelope = await self._found(request)
         may_read = request[PRINCIPAL].may("streams", found.stream, "subscribe")
-        return shape_response(DeferredWhole(**_fields(found), envelope=Raw(envelope) if may_read else NOTHING))
+        return shape_response(
+            DeferredWhole(**_fields(found), envelope=Raw(envelope) if may_read and envelope else NOTHING)
+        )
 
     async def cancel(self, request: web.Request) -> web.Response:
         """`DELETE /v1/schedule/{id}`."""
@@ -100,7 +102,7 @@ class ScheduleEndpoints:
         found, _envelope = await self._found(request)
         return shape_response(Cancelled(id=found.id, cancelled=cancelled, status=found.status))
 
-    async def _found(self, request: web.Request) -> tuple[Shown, bytes]:
+    async def _found(self, request: web.Request) -> tuple[Shown, bytes | None]:
         text = request.match_info["id"]
         number = whole_number(text)
         found = None

@@ -37,15 +37,18 @@ class Listing(NamedTuple):
 
 
 _COLUMNS = ", ".join(Shown._fields)
-_FIND = f"SELECT {_COLUMNS}, envelope FROM deferrals WHERE id = ?"  # noqa: S608 - column names of this file
+_FIND = f"""
+SELECT {_COLUMNS}, CASE WHEN seq IS NULL THEN envelope ELSE (SELECT envelope FROM ledger WHERE seq = deferrals.seq) END
+FROM deferrals WHERE id = ?
+"""  # noqa: S608 - column names of this file
 _WAITING = f"""
 SELECT {_COLUMNS}, due_at FROM deferrals INDEXED BY deferrals_due
 WHERE status = 'scheduled' AND (due_at, id) > (?1, ?2) ORDER BY due_at, id
 """  # noqa: S608 - likewise
 
 
-def find(connection: apsw.Connection, deferred_id: int) -> tuple[Shown, bytes] | None:
-    """One of them, with its envelope."""
+def find(connection: apsw.Connection, deferred_id: int) -> tuple[Shown, bytes | None] | None:
+    """One of them, with its envelope; None if that was emptied by retention."""
     row: Any = connection.execute(_FIND, (deferred_id,)).fetchone()
     return None if row is None else (Shown(*row[:-1]), row[-1])
 

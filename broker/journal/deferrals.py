@@ -124,7 +124,9 @@ INSERT INTO deferrals (contract, stream, source, event_id, correlation_id, envel
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (source, event_id) WHERE event_id IS NOT NULL DO NOTHING
 RETURNING id
 """
-_NAMED = "SELECT id, status, fire_at, envelope <> ?3 FROM deferrals WHERE source = ?1 AND event_id = ?2"
+_NAMED = """
+SELECT id, status, fire_at, envelope <> ?3 AND seq IS NULL FROM deferrals WHERE source = ?1 AND event_id = ?2
+"""
 _CANCEL = """
 UPDATE deferrals SET status = 'cancelled' WHERE id = ? AND status = 'scheduled' AND recurrence IS NULL
 """
@@ -140,6 +142,10 @@ FROM (
   ON source_system = value ->> 1 AND source_event_id = value ->> 2
 ) AS found
 WHERE deferrals.id = found.id AND status = 'scheduled'
+"""
+# What has fired has its bytes in the ledger, and need not have them twice.
+_EMPTIED = """
+UPDATE deferrals SET envelope = x'' WHERE id IN (SELECT value ->> 0 FROM json_each(?)) AND seq IS NOT NULL
 """
 _OFFERED = """
 UPDATE deferrals SET status = 'fired', fired_at = ?2, error = NULL, retry_at = NULL
@@ -237,8 +243,14 @@ class Deferrals:
 
     def fired(self, events: Sequence[tuple[int, InboundEvent]], following: Sequence[Following], now_us: int) -> Job:
         """The job that marks those of the events that are in the ledger, to be committed with them."""
-        rows = [(number, event.source_system, event.source_event_id) for number, event in events]
-        return _settling(_FIRED, _json(rows), following, now_us)
+        rows = _json([(number, event.source_system, event.source_event_id) for number, event in events])
+        mark = _settling(_FIRED, rows, following, now_us)
+
+        def job(connection: apsw.Connection) -> None:
+            mark(connection)
+            connection.execute(_EMPTIED, (rows,))
+
+        return job
 
     async def offered(self, ids: Sequence[int], following: Sequence[Following], now_us: int) -> None:
         """Mark what is in its stream in memory."""

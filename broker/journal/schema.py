@@ -258,7 +258,8 @@ CREATE VIEW deferred_events AS SELECT
   id,
   CASE WHEN stream GLOB 'topics/*' THEN substr(stream, 8) ELSE stream END AS topic,
   source,
-  CAST(envelope AS TEXT) AS payload,
+  CAST(CASE WHEN seq IS NULL THEN envelope ELSE (SELECT envelope FROM ledger WHERE seq = deferrals.seq) END AS TEXT)
+    AS payload,
   correlation_id,
   fire_at / 1e6 AS fire_at,
   status,

@@ -304,6 +304,36 @@ async def test_an_event_that_was_enqueued_meanwhile_is_not_there_twice(
     assert await query(broker, "SELECT count(*) FROM ledger") == [(1,)]
 
 
+async def test_what_has_fired_has_its_bytes_in_the_ledger_alone_and_shows_them_still(
+    open_broker: OpenBroker, clock: ManualClock
+) -> None:
+    broker = await open_broker(clock=clock)
+    deferred_id = await broker.bus.schedule_at(1, "alert", "ext", {"n": 1})
+    pass_time(broker, clock, 1_000)
+    await eventually(lambda: scheduler(broker).tally.fired == 1)
+    assert await query(broker, "SELECT length(envelope) FROM deferrals") == [(0,)]
+    assert (await deferred_row(broker, deferred_id))["payload"] == '{"n":1}'
+
+
+async def test_no_more_waits_in_a_broker_in_memory_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.scheduler.in_memory.SCHEDULE_IN_MEMORY_MAX", 2)
+    async with Broker.open(None) as broker:
+        first = await broker.bus.schedule_at(60, "alert", "ext", {})
+        await broker.bus.schedule_at(60, "alert", "ext", {})
+        with pytest.raises(OverQuota, match="2 events are put off already"):
+            await broker.bus.schedule_at(60, "alert", "ext", {})
+        await broker.bus.cancel(first)
+        await broker.bus.schedule_at(60, "alert", "ext", {})
+        assert await scheduler(broker).waiting() == 2
+
+
+async def test_many_cancellations_in_memory_leave_nothing_behind() -> None:
+    async with Broker.open(None) as broker:
+        for _ in range(3 * SCHEDULE_PAGE_MAX):
+            assert await broker.bus.cancel(await broker.bus.schedule_at(60, "alert", "ext", {}))
+        assert len(scheduler(broker)._book._queue) <= SCHEDULE_PAGE_MAX  # type: ignore[attr-defined]
+
+
 async def test_events_of_streams_in_memory_and_on_disk_may_be_due_together(
     open_broker: OpenBroker, clock: ManualClock
 ) -> None:
