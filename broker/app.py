@@ -31,7 +31,9 @@ from broker.front.pixel import PixelEvents
 from broker.front.probes import PROMISES, Probes
 from broker.front.publish import Publish
 from broker.front.queries import Queries
+from broker.front.recurring import RecurringEndpoints
 from broker.front.replies import REFUSALS
+from broker.front.schedule import ScheduleEndpoints
 from broker.front.server import Server, check_exposure
 from broker.front.subscribe import Subscribe
 from broker.front.tail import Tail
@@ -47,6 +49,7 @@ from broker.ops.grpc_metrics import GrpcMetrics
 from broker.ops.journal_metrics import JournalMetrics
 from broker.ops.metrics import Metrics
 from broker.ops.process import ProcessMetrics
+from broker.ops.schedule_metrics import ScheduleMetrics
 from broker.ops.stream_metrics import StreamMetrics
 from broker.ops.trigger_metrics import TriggerMetrics
 from broker.ops.view_metrics import ViewMetrics
@@ -123,6 +126,8 @@ class App:
             self.metrics.add(GrpcMetrics(lambda: ingress.open_streams, ingress.calls))
         self.metrics.add(ViewMetrics(self.views))
         self.metrics.add(TriggerMetrics(self.triggers.rules))
+        schedule = ScheduleMetrics(self.core.scheduler.tally, self.core.scheduler.waiting)
+        self.metrics.add(schedule, schedule.refresh)
         self.metrics.add(ContractMetrics(self.core.rejections, self.journal.effects, self.pixel.payload_violations))
         if self.core.events_log is not None:
             self.metrics.add(EventLogMetrics(self.core.events_log))
@@ -163,6 +168,16 @@ class App:
         route("GET", "/v1/triggers/{id:[^/]+}", triggers.show)
         route("PUT", "/v1/triggers/{id:[^/]+}", triggers.put)
         route("DELETE", "/v1/triggers/{id:[^/]+}", triggers.delete)
+        schedule = ScheduleEndpoints(self.core.scheduler, self.journal.readers, self.core.clock)
+        route("POST", "/v1/schedule", schedule.put_off)
+        route("GET", "/v1/schedule", schedule.list_waiting)
+        route("GET", "/v1/schedule/{id:[^/]+}", schedule.show)
+        route("DELETE", "/v1/schedule/{id:[^/]+}", schedule.cancel)
+        recurring = RecurringEndpoints(self.core.recurring, self.core.clock)
+        route("GET", "/v1/recurring", recurring.list_all)
+        route("GET", "/v1/recurring/{name:[^/]+}", recurring.show)
+        route("PUT", "/v1/recurring/{name:[^/]+}", recurring.put)
+        route("DELETE", "/v1/recurring/{name:[^/]+}", recurring.delete)
         why = Why(self.journal.readers, self.registry, self.triggers.rules)
         route("GET", "/v1/why", why.find)
         route("GET", "/v1/why/{source:[^/]+}/{id:[^/]+}", why.identity)

@@ -19,11 +19,15 @@ from broker.config import Config, Streams
 from broker.contracts.inbound import InboundEvent
 from broker.deliveries.tail import Tails
 from broker.journal import pixel_servers, reader
+from broker.journal.deferrals import Deferrals
 from broker.journal.journal import Journal
 from broker.journal.rejections import Rejections
 from broker.journal.retention import Retention
 from broker.journal.submission import Job
 from broker.ops.events_log import EventLog
+from broker.scheduler.in_memory import DeferralsInMemory
+from broker.scheduler.recurring import Recurring
+from broker.scheduler.scheduler import Scheduler
 from broker.streams.ledger import GroupBook, Ledger, Row
 from broker.streams.memory import Durable, Intake
 from broker.streams.registry import Registry
@@ -112,6 +116,8 @@ class Core:
         self._wire_triggers()
         self.room = self._store.room
         """Wait until so many events may be submitted."""
+        self.scheduler = self._make_scheduler()
+        """Keeps events until their time."""
         self.views = views or Views(config.views, None)
         """The views that are kept (003 §9)."""
         self.tails = Tails()
@@ -135,6 +141,9 @@ class Core:
         self.views.take(events)
         self.tails.show(events)
 
+    def _make_scheduler(self) -> Scheduler:
+        return Scheduler(DeferralsInMemory(), self.gate, self.clock, self.room)
+
     def _wire_triggers(self) -> None:
         """Without rules, the gate does not know of triggers."""
         self.gate.expand = self.triggers.expand if len(self.triggers.rules) else None
@@ -146,6 +155,7 @@ class Core:
 
     async def close(self) -> None:
         """Let go of everything. Nobody submits any more, and nobody is subscribed."""
+        await self.scheduler.close()
         await self.registry.close()
         await self.views.close()
         await self._store.close()
@@ -157,8 +167,8 @@ class DurableCore(Core):
     """A core on a journal. Make one with `DurableCore.open`."""
 
     def __init__(self, config: Config, clock: Clock, journal: Journal) -> None:
-        super().__init__(config, clock, journal, journal.groups, Views(config.views, journal))
         self.journal = journal
+        super().__init__(config, clock, journal, journal.groups, Views(config.views, journal))
         self.rule_store = RuleStore(journal, self.triggers.rules, clock)
         """Keeps the rules that came over the API."""
         self.retention = Retention(journal, config.journal.retention, clock, lambda: self.views.saved_seq)
@@ -172,6 +182,11 @@ class DurableCore(Core):
         journal.on_events = self._committed
         journal.on_damaged = self.registry.damaged
         journal.on_fatal = self._fail
+
+    def _make_scheduler(self) -> Scheduler:
+        self.recurring = Recurring(self.journal, self.gate, self.clock)
+        """What happens again and again."""
+        return Scheduler(Deferrals(self.journal), self.gate, self.clock, self.room, self.recurring)
 
     def _committed(self, events: list[tuple[int, InboundEvent]]) -> None:
         """The new events of a group commit rise to all that live on them, whatever one of these makes of them."""
@@ -197,11 +212,13 @@ class DurableCore(Core):
             await journal.close()
             raise
         core.views.start()
+        core.scheduler.start()
         core._sweeping = asyncio.create_task(core.retention.run())
         return core
 
     async def _recover(self) -> None:
         await self.rule_store.load()
+        await self.recurring.load()
         await self.views.load()
         for name, pending, last_seq in await self.journal.readers.run(reader.pending_streams):
             self.registry.recover(name, pending, last_seq)

@@ -20,6 +20,7 @@ from broker.bus.event import event_of
 from broker.bus.progress import Progress, Retrying
 from broker.bus.running import Running
 from broker.bus.subscription import Subscription
+from broker.bus.tally import Tally
 from broker.contracts.bus import stream_of
 from broker.streams.entry import Entry
 from broker.streams.registry import Registry
@@ -30,11 +31,14 @@ log = logging.getLogger(__name__)
 class Lane:
     """One topic's place at its stream, with the handlers that its events go through."""
 
-    def __init__(self, topic: str, registry: Registry, running: Running, retrying: Retrying, batch: int) -> None:
+    def __init__(
+        self, topic: str, registry: Registry, running: Running, retrying: Retrying, tally: Tally, batch: int
+    ) -> None:
         self.topic = topic
         self._registry = registry
         self._running = running
         self._retrying = retrying
+        self._tally = tally
         self._batch = batch
         self._handlers: Sequence[Subscription] = ()
         self._slots: dict[Subscription, asyncio.Semaphore] = {}
@@ -115,6 +119,7 @@ class Lane:
         self, subscription: Subscription, entry: Entry, progress: Progress, error: BaseException, text: str
     ) -> None:
         progress.fail(subscription, text)
+        self._tally.errors += 1
         log.error(
             "EventBus: handler failed: subscriber_id=%s event_id=%d topic=%s: %s",
             subscription.subscriber_id,
@@ -127,10 +132,13 @@ class Lane:
     def _answer(self, entry: Entry, progress: Progress) -> None:
         delay = progress.retry_in_seconds
         if not progress.errors:
+            self._tally.handled += 1
             self._registry.ack(self._place, entry.seq, entry.attempt)
         elif delay is None or entry.failures >= entry.stream.rules.deliveries_max:
+            self._tally.failed += 1
             self._registry.bury(self._place, entry.seq, progress.error, entry.attempt)
         else:
+            self._tally.retried += 1
             self._retrying.keep(entry.seq, progress)
             self._registry.nack(self._place, entry.seq, round(delay * 1000), entry.attempt)
 

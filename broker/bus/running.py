@@ -7,6 +7,7 @@ class Running:
     """A number of places. Whoever finds none is asked again when one is free, in the order of asking."""
 
     def __init__(self, places: int) -> None:
+        self._places = places
         self._free = places
         self._waiting: dict[Callable[[], None], None] = {}
 
@@ -17,6 +18,11 @@ class Running:
             return False
         self._free -= 1
         return True
+
+    @property
+    def taken(self) -> int:
+        """How many places are taken."""
+        return self._places - self._free
 
     def give_back(self) -> None:
         """A place is free again. Whoever was asked and did not take it leaves it to the next."""

@@ -13,6 +13,7 @@ streams      the streams in figures
 top          the same, live
   figures      the figures of streams, read and laid out
 consumer_groups  consumer groups: list, delete
+schedule     what is published later: add, list, cancel
 dead         dead letters: list, show, replay, discard
   bulk         an action on all that match
 receipts     what became of one event
@@ -47,6 +48,7 @@ from broker.cli.manifest import manifest
 from broker.cli.pipe import pipe
 from broker.cli.pub import pub
 from broker.cli.receipts import receipts
+from broker.cli.schedule import schedule
 from broker.cli.serve import serve
 from broker.cli.streams import streams
 from broker.cli.sub import sub
@@ -81,6 +83,7 @@ main.add_command(tail)
 main.add_command(streams)
 main.add_command(top)
 main.add_command(groups)
+main.add_command(schedule)
 main.add_command(dead)
 main.add_command(receipts)
 main.add_command(pipe)

@@ -163,6 +163,11 @@ class Client:
         async with self._session.post(path, data=body, headers=kind, params=params) as response:
             return self._object(await response.read())
 
+    async def put(self, path: str, body: bytes) -> dict[str, Any]:
+        """The object that a PUT is answered with; raise Refused if it is an error."""
+        async with self._session.put(path, data=body, headers=JSON) as response:
+            return self._object(await response.read())
+
     async def delete(self, path: str, params: Mapping[str, str]) -> dict[str, Any]:
         """The object that a DELETE is answered with; raise Refused if it is an error."""
         async with self._session.delete(path, params=params) as response:

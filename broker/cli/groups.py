@@ -15,7 +15,7 @@ OTHER_WORDS: Final = {
     "subscribe": "sub", "consume": "sub", "receive": "sub", "get": "sub", "take": "sub",
     "follow": "tail", "watch": "tail", "ls": "streams", "list": "streams", "queues": "streams", "topics": "streams",
     "stats": "top", "monitor": "top", "status": "top", "start": "serve", "run": "serve", "server": "serve",
-    "consumer-groups": "groups", "consumers": "groups",
+    "consumer-groups": "groups", "consumers": "groups", "later": "schedule", "at": "schedule", "cron": "schedule",
     "dead-letters": "dead", "deadletters": "dead", "dlq": "dead", "receipt": "receipts", "trace": "receipts",
     "tokens": "token", "check": "verify", "fsck": "verify", "dump": "backup", "export": "backup",
     "inspect": "show", "view": "show", "retry": "replay", "redrive": "replay", "requeue": "replay",

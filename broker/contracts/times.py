@@ -8,6 +8,13 @@ def shown_seconds(microseconds: int) -> str:
     return datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def shown_microseconds(microseconds: int) -> str:
+    """The same to the microsecond, where there is a part of a second: `2026-02-16T23:10:22.5Z`."""
+    text = shown_seconds(microseconds)
+    part = f"{microseconds % 1_000_000:06d}".rstrip("0")
+    return f"{text[:-1]}.{part}Z" if part else text
+
+
 def comparable(time: datetime) -> str | None:
     """An aware time as text that sorts like the time, whatever its zone was; None for one outside the calendar."""
     try:

@@ -28,6 +28,8 @@ groups        /v1/groups
 figures       GET /v1/stats
 dead_letters  /v1/dead-letters
 triggers      /v1/triggers
+schedule      /v1/schedule
+recurring     /v1/recurring
 why           /v1/why
 views         GET /v1/snapshot and WS /v1/live
 metrics       /metrics
@@ -35,6 +37,9 @@ probes        /livez and /readyz
 shapes        the answers of the queries and actions, as they are on the wire
 contract_shapes  what the endpoints of the other contracts take and answer
 trigger_shapes  what /v1/triggers and /v1/why take and answer
+schedule_shapes  what /v1/schedule and /v1/recurring take and answer
+endpoint      what is said of one endpoint
+schedule_endpoints  those of what is put off
 endpoints     every endpoint, described once
 openapi       the OpenAPI document
 asyncapi      the AsyncAPI document

@@ -7,7 +7,8 @@ from msgspec import Meta, Raw
 
 from broker.contracts.skyra import DeviceEvent
 from broker.front import contract_shapes, shapes
-from broker.front.endpoints import ENDPOINTS, Endpoint
+from broker.front.endpoint import Endpoint
+from broker.front.endpoints import ENDPOINTS
 from broker.front.openapi import info
 from broker.front.shapes import Shape
 from broker.limits import (

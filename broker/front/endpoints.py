@@ -3,89 +3,25 @@
 A test compares it with the routes of a running broker, so whoever adds a route adds its description here.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker.config import Trigger
 from broker.contracts.cloudevents import BATCHED, STRUCTURED, CloudEvent
 from broker.contracts.skyra import DeviceEvent
 from broker.front import contract_shapes, shapes, trigger_shapes
+from broker.front.endpoint import LIMIT, Endpoint, Many, Parameter, in_path, integer, text
 from broker.front.requests import JSON, NDJSON, TEXT
+from broker.front.schedule_endpoints import SCHEDULE_ENDPOINTS
 from broker.limits import (
     DELIVER_BATCH_MAX,
     GROUP_NAME_BYTES_MAX,
-    PAGE_LIMIT_DEFAULT,
-    PAGE_LIMIT_MAX,
     SEQ_MAX,
     STREAM_NAME_BYTES_MAX,
 )
 
-
-class Parameter(NamedTuple):
-    """A part of the path or of the query."""
-
-    name: str
-    place: str
-    """`path` or `query`."""
-    schema: dict[str, Any]
-    meaning: str
-    example: Any = None
-    is_required: bool = True
-    """Of a socket: whether it must be given. For requests, a query with a default says so in its schema."""
-
-
-@dataclass(frozen=True)
-class Many:
-    """An array whose elements are each one of some types."""
-
-    of: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """One method of one path."""
-
-    method: str
-    path: str
-    name: str
-    summary: str
-    scope: str | None = None
-    """Which scope a token needs; None if any token will do."""
-    needs_token: bool = True
-    parameters: tuple[Parameter, ...] = ()
-    bodies: dict[str, Any] = field(default_factory=dict)
-    """What may be sent, by content type; a tuple for one of several; of NDJSON, one line."""
-    answers: dict[str, Any] = field(default_factory=dict)
-    """What is answered with 200, by content type; a tuple for one of several; of NDJSON, what one line may be."""
-    example: Any = None
-    """A body of the first content type."""
-    not_ready: type[Any] | None = None
-    """What is answered with 503, if that is not an error."""
-
-    @property
-    def is_socket(self) -> bool:
-        """Whether it becomes a WebSocket."""
-        return not self.answers
-
-
-def _text(name: str, meaning: str) -> Parameter:
-    return Parameter(name, "query", {"type": "string", "minLength": 1}, meaning)
-
-
-def _in_path(name: str, meaning: str, example: str, **more: Any) -> Parameter:
-    schema = {"type": "string", "minLength": 1, **more}
-    return Parameter(name, "path", schema, f"{meaning}; every / in it is written as %2F", example)
-
-
-def _integer(name: str, meaning: str, low: int, high: int, default: int) -> Parameter:
-    schema = {"type": "integer", "minimum": low, "maximum": high, "default": default}
-    return Parameter(name, "query", schema, meaning)
-
-
-_LIMIT = _integer("limit", "how many at most", 1, PAGE_LIMIT_MAX, PAGE_LIMIT_DEFAULT)
 _EXAMPLE_STREAM = "agents/Jen/inbox"
 _STREAM_NAME = {"pattern": "^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$", "maxLength": STREAM_NAME_BYTES_MAX}
-_STREAM = _in_path("stream", "the name of a stream", _EXAMPLE_STREAM, **_STREAM_NAME)
+_STREAM = in_path("stream", "the name of a stream", _EXAMPLE_STREAM, **_STREAM_NAME)
 _SEQ = Parameter("seq", "path", {"type": "integer", "minimum": 1, "maximum": SEQ_MAX}, "the sequence of an event", 1)
 _EXAMPLE_REQUEST = {
     "to": _EXAMPLE_STREAM,
@@ -141,12 +77,12 @@ _EXAMPLE_RULE = {
     ],
     "limits": {"cooldownMs": 5000},
 }
-_TRIGGER = _in_path("id", "the id of a rule", "trig.jen.log.notify.architect")
+_TRIGGER = in_path("id", "the id of a rule", "trig.jen.log.notify.architect")
 _FILTER = (
-    _text("stream", "only of this stream; * stands for anything"),
-    _text("type", "only of this type"),
-    _text("reason", "only with this text in the reason"),
-    _text("group", "those of this consumer group; without it, those of the streams themselves"),
+    text("stream", "only of this stream; * stands for anything"),
+    text("type", "only of this type"),
+    text("reason", "only with this text in the reason"),
+    text("group", "those of this consumer group; without it, those of the streams themselves"),
 )
 _GROUP = _FILTER[-1]
 
@@ -228,15 +164,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "GET", "/v1/stats", "stats", "Many streams in figures", "streams:STREAM:subscribe",
         parameters=(
-            _text("stream", "only streams of this name or pattern"), _text("after", "only names behind this one"),
-            _LIMIT,
+            text("stream", "only streams of this name or pattern"), text("after", "only names behind this one"),
+            LIMIT,
         ),
         answers={JSON: shapes.FiguresPage},
     ),
     Endpoint(
         "GET", "/v1/streams", "listStreams", "The streams that the caller may subscribe to",
         "streams:STREAM:subscribe",
-        parameters=(_text("after", "only names behind this one"), _LIMIT), answers={JSON: shapes.StreamList},
+        parameters=(text("after", "only names behind this one"), LIMIT), answers={JSON: shapes.StreamList},
     ),
     Endpoint(
         "GET", "/v1/streams/{stream}/stats", "streamStats", "A stream in figures", "streams:STREAM:subscribe",
@@ -245,7 +181,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "GET", "/v1/streams/{stream}/events", "browseEvents", "The events of a stream, without consuming them",
         "streams:STREAM:subscribe",
-        parameters=(_STREAM, _integer("from", "the first sequence to look at", 1, SEQ_MAX, 1), _LIMIT),
+        parameters=(_STREAM, integer("from", "the first sequence to look at", 1, SEQ_MAX, 1), LIMIT),
         answers={JSON: shapes.EventPage},
     ),
     Endpoint(
@@ -260,23 +196,23 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "DELETE", "/v1/groups/{group}", "deleteGroup", "Take a consumer group's copies of streams away",
         "admin:*",
         parameters=(
-            _in_path("group", "the name of the group", "billing"),
-            _text("stream", "the stream or the pattern, as the list of groups shows it"),
+            in_path("group", "the name of the group", "billing"),
+            text("stream", "the stream or the pattern, as the list of groups shows it"),
         ),
         answers={JSON: shapes.GroupDeleted},
     ),
     Endpoint(
         "GET", "/v1/receipts/{source}/{id}", "receipt", "What became of one event", "streams:STREAM:subscribe",
         parameters=(
-            _in_path("source", "where it came from: stream:NAME", f"stream:{_EXAMPLE_STREAM}"),
-            _in_path("id", "its id", "e-91a"),
+            in_path("source", "where it came from: stream:NAME", f"stream:{_EXAMPLE_STREAM}"),
+            in_path("id", "its id", "e-91a"),
         ),
         answers={JSON: shapes.Receipt},
     ),
     Endpoint(
         "GET", "/v1/dead-letters", "listDeadLetters", "Dead letters of streams that the caller may subscribe to",
         "streams:STREAM:subscribe",
-        parameters=(*_FILTER, _integer("after", "only behind this sequence", 0, SEQ_MAX, 0), _LIMIT),
+        parameters=(*_FILTER, integer("after", "only behind this sequence", 0, SEQ_MAX, 0), LIMIT),
         answers={JSON: shapes.DeadLetterPage},
     ),
     Endpoint(
@@ -324,13 +260,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "DELETE", "/v1/triggers/{id}", "deleteTrigger", "Remove a rule", "admin:*",
         parameters=(_TRIGGER,), answers={JSON: trigger_shapes.TriggerDeleted},
     ),
+    *SCHEDULE_ENDPOINTS,
     Endpoint(
         "GET", "/v1/why", "findEvent", "Which event is meant, by its id alone or by its sequence",
         "streams:STREAM:subscribe",
         parameters=(
-            _text("id", "its id; give this or seq"),
-            _text("stream", "with id: only on this stream"),
-            _text("source", "with id: only from this source"),
+            text("id", "its id; give this or seq"),
+            text("stream", "with id: only on this stream"),
+            text("source", "with id: only from this source"),
             Parameter("seq", "query", {"type": "integer", "minimum": 1, "maximum": SEQ_MAX}, "its sequence"),
         ),
         answers={JSON: trigger_shapes.WhyFound},
@@ -338,8 +275,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "GET", "/v1/why/{source}/{id}", "why", "The whole life of one event", "streams:STREAM:subscribe",
         parameters=(
-            _in_path("source", "where it came from: stream:NAME", f"stream:{_EXAMPLE_STREAM}"),
-            _in_path("id", "its id", "e-91a"),
+            in_path("source", "where it came from: stream:NAME", f"stream:{_EXAMPLE_STREAM}"),
+            in_path("id", "its id", "e-91a"),
         ),
         answers={JSON: trigger_shapes.Why},
     ),

@@ -9,7 +9,8 @@ import msgspec
 from broker.admission.auth import API_KEY_HEADER
 from broker.errors import ConfigError, CourierError
 from broker.front import shapes
-from broker.front.endpoints import ENDPOINTS, Endpoint, Many
+from broker.front.endpoint import Endpoint, Many
+from broker.front.endpoints import ENDPOINTS
 from broker.front.requests import JSON, NDJSON
 
 _REFERENCE = "#/components/schemas/{name}"

@@ -71,7 +71,7 @@ class Query:
         text = self._values.get(name)
         if text is None:
             return default
-        number = _whole(text)
+        number = whole_number(text)
         if number is None or not low <= number <= high:
             raise InvalidRequest(f"{name} must be a whole number from {low} to {high}, not {text[:40]!r}")
         return number
@@ -88,12 +88,12 @@ def stream_in_path(request: web.Request) -> str:
 def seq_in_path(request: web.Request) -> int:
     """The sequence that the path names; raise NotFound for what cannot be one."""
     text = request.match_info["seq"]
-    number = _whole(text)
+    number = whole_number(text)
     if number is None or not 1 <= number <= SEQ_MAX:
         raise NotFound(f"{text[:40]!r} is not a sequence; sequences are whole numbers from 1")
     return number
 
 
-def _whole(text: str) -> int | None:
-    """A number of at most 19 digits: more would not fit the ledger, and take long to read."""
+def whole_number(text: str) -> int | None:
+    """The number that a text is, of at most 19 digits: more would not fit the ledger, and take long to read."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else None

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from broker import limits
 from broker.cli import exits, main
 from broker.errors import ConfigError, CourierError
+from broker.ops import bus_metrics  # noqa: F401 - the figures of the bus, which the server does not have
 from broker.ops.metrics import DEFINED
 from edge import config as edge_config
 from edge import limits as edge_limits
