@@ -138,8 +138,10 @@ class EventBus:
         subscription = Subscription(
             topic, handler, subscriber_id, retries=retries, backoff=backoff, timeout=timeout, concurrency=concurrency
         )
-        if self._started and not is_pattern(topic):
-            self._registry.open(stream_of(topic))  # refused before anything has changed
+        if not is_pattern(
+            topic
+        ):  # here, and not when the lane is made: that would be told of a stream, and be made twice
+            self._registry.open(stream_of(topic))
         self._subscriptions[subscription] = None
         if self._started:
             for each in self._topics_of(subscription):

@@ -20,6 +20,9 @@ receipts     what became of one event
 why          the whole life of one event
 pipe         the broker as a child process, over stdin and stdout
 manifest     how a stream kernel starts that
+extensions   run extensions on a broker of their own, check them
+  terminal_channel  the channel to whoever sits at the terminal
+running      what the commands share that run a broker without being serve
 import_      bring the events of an outbox that was carried here
 backup       copy the journal, and verify a copy
 config       check and show the configuration
@@ -42,6 +45,7 @@ from broker.cli.backup import backup, verify
 from broker.cli.config import config
 from broker.cli.consumer_groups import groups
 from broker.cli.dead import dead
+from broker.cli.extensions import extensions
 from broker.cli.groups import Group
 from broker.cli.import_ import import_
 from broker.cli.manifest import manifest
@@ -88,6 +92,7 @@ main.add_command(dead)
 main.add_command(receipts)
 main.add_command(pipe)
 main.add_command(manifest)
+main.add_command(extensions)
 main.add_command(why)
 main.add_command(import_)
 main.add_command(backup)

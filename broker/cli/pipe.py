@@ -3,30 +3,21 @@
 import asyncio
 import logging
 import os
-import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 import uvloop
 
-from broker.app import App
 from broker.cli import exits
-from broker.clock import SystemClock
+from broker.cli.running import SWITCH_INTERVAL_SECONDS, end_at_once, opened, stop_signals
 from broker.config import Config, load
-from broker.core import Core, DurableCore
 from broker.embedded import stdio
 from broker.embedded.duplex import Duplex
 from broker.errors import ConfigError
 from broker.logs import set_up
 
 log = logging.getLogger("broker.pipe")
-
-SWITCH_INTERVAL_SECONDS = 0.0005
-"""As for `courier serve`."""
 
 
 @click.command(
@@ -83,36 +74,9 @@ def pipe(
     sys.exit(code)
 
 
-@asynccontextmanager
-async def _opened(config: Config, *, memory: bool, with_http: bool) -> AsyncIterator[Core]:
-    """The core, with sockets on it if they are wanted; drained at the end."""
-    if with_http:
-        app = await App.start(config)
-        log.info("courier listens on %s", app.server.address)
-        try:
-            yield app.core
-        finally:
-            await _drained(app.drain(), config)
-        return
-    core = Core(config, SystemClock()) if memory else await DurableCore.open(Path(config.data), config, SystemClock())
-    try:
-        yield core
-    finally:
-        core.gate.draining = True
-        await _drained(core.close(), config)
-
-
-async def _drained(draining: Coroutine[Any, Any, None], config: Config) -> None:
-    try:
-        await asyncio.wait_for(draining, timeout=config.server.drain_ms / 1000)
-    except TimeoutError:
-        unknown = "what was not answered may or may not be stored"
-        _end_at_once(f"not drained after {config.server.drain_ms} ms; {unknown}", exits.FAILED)
-
-
 async def _run(config: Config, *, memory: bool, with_http: bool) -> int:
-    stop = _stop_signals()
-    async with _opened(config, memory=memory, with_http=with_http) as core:
+    stop = stop_signals()
+    async with opened(config, memory=memory, with_http=with_http) as core:
         serving = asyncio.create_task(stdio.run(Duplex(core), sys.stdin.fileno(), sys.stdout.fileno(), stop))
         failed = asyncio.create_task(core.failed.wait())
         watching = asyncio.create_task(stop.wait())
@@ -122,9 +86,9 @@ async def _run(config: Config, *, memory: bool, with_http: bool) -> int:
                 [serving, failed], return_when=asyncio.FIRST_COMPLETED, timeout=config.server.drain_ms / 1000
             )
         if core.failure is not None:
-            _end_at_once(f"storage failed, nothing more is acknowledged: {core.failure}", exits.STORAGE)
+            end_at_once(f"storage failed, nothing more is acknowledged: {core.failure}", exits.STORAGE)
         if not serving.done():
-            _end_at_once(f"not drained after {config.server.drain_ms} ms: nobody reads stdout", exits.FAILED)
+            end_at_once(f"not drained after {config.server.drain_ms} ms: nobody reads stdout", exits.FAILED)
         for task in (failed, watching):
             task.cancel()
         await asyncio.gather(failed, watching, return_exceptions=True)
@@ -134,27 +98,5 @@ async def _run(config: Config, *, memory: bool, with_http: bool) -> int:
         elif broken is not None:
             raise broken
     if core.failure is not None:
-        _end_at_once(f"storage failed, acks may not have been written: {core.failure}", exits.STORAGE)
+        end_at_once(f"storage failed, acks may not have been written: {core.failure}", exits.STORAGE)
     return 0 if broken is None else exits.FAILED
-
-
-def _end_at_once(message: str, code: int) -> None:
-    """End without waiting for anybody: a thread may be stuck in a write, and a journal that failed is left as it is."""
-    click.echo(f"courier: {message}", err=True)
-    sys.stderr.flush()
-    os._exit(code)
-
-
-def _stop_signals() -> asyncio.Event:
-    """Set by the first SIGTERM or SIGINT; the second ends the process."""
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-
-    def received(number: int) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, received, number)
-    return stop

@@ -17,9 +17,14 @@ from broker.config.problems import REFUSED, Findings, found
 from broker.limits import JSON_DEPTH_MAX, JSON_INTEGER_MAX, JSON_INTEGER_MIN
 
 
-def check_values(values: dict[str, object], findings: Findings) -> dict[str, Any]:
-    """A copy of `values` in which everything unfit is REFUSED; why goes to `findings`."""
-    return _Check(findings).mapping(values, config_type(), ())
+def check_values(
+    values: dict[str, object], findings: Findings, struct: inspect.StructType | None = None
+) -> dict[str, Any]:
+    """A copy of `values` in which everything unfit is REFUSED; why goes to `findings`.
+
+    They are to be a configuration, or what another type describes.
+    """
+    return _Check(findings).mapping(values, struct or config_type(), ())
 
 
 def expected(described: inspect.Type) -> str:

@@ -49,9 +49,9 @@ def reference() -> str:
     return "\n".join(sections)
 
 
-def rows() -> list[Row]:
+def rows(struct: inspect.StructType | None = None) -> list[Row]:
     """Every key, those of list and map entries too: `triggers[].id`, `streams.perStreamCaps[].maxDepth`."""
-    return _fields(config_type(), "")
+    return _fields(struct or config_type(), "")
 
 
 def _fields(struct: inspect.StructType, prefix: str) -> list[Row]:
@@ -99,6 +99,7 @@ def _type_and_bounds(described: inspect.Type) -> tuple[str, str]:
         case inspect.DictType(key_type=key, value_type=value):
             of = grammar_of(key)
             holds = "a mapping" if isinstance(value, inspect.StructType) else "text, a number or a boolean"
+            holds = "any JSON" if isinstance(value, inspect.AnyType) else holds
             return "map", f"from {of.noun if of else 'text'} to {holds}"
         case inspect.StructType():
             return "mapping", NOTHING

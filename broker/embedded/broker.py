@@ -15,7 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from broker.bus import EventBus
 from broker.clock import Clock, SystemClock
 from broker.config import Config, from_values
 from broker.contracts.inbound import InboundEvent
@@ -23,7 +22,7 @@ from broker.core import Core, DurableCore
 from broker.embedded.duplex import Duplex
 from broker.embedded.event import Envelope, Event, Receipt, encode, new_id
 from broker.embedded.pipe import Pipe
-from broker.embedded.producer import HOST, Producer, receipt
+from broker.embedded.producer import Producer, receipt
 from broker.embedded.reader import Ack, Reader
 from broker.errors import CourierError, Draining, InvalidRequest, StorageFailed, TooLarge, UnknownStream
 from broker.limits import COMMIT_BATCH_MAX, PIPE_WINDOW_DEFAULT, READER_CREDIT_DEFAULT
@@ -31,7 +30,6 @@ from broker.ops.bus_metrics import BusMetrics
 from broker.ops.metrics import Metrics
 from broker.ops.schedule_metrics import ScheduleMetrics
 from broker.ops.stream_metrics import StreamMetrics
-from broker.scheduler.scheduler import Scheduler
 
 DataDir = str | os.PathLike[str] | None
 
@@ -45,7 +43,7 @@ class Broker:
         self._readers: dict[Reader, None] = {}
         self._duplexes: dict[Duplex, None] = {}
         self._closing: asyncio.Future[None] | None = None
-        self.bus = EventBus(core.registry, self._publish, _Deferring(core.scheduler), core.clock, config.bus)
+        self.bus = self._producer.bus(config.bus)
         """Topics with handlers of this program; recovered and started."""
         self.metrics = Metrics()
         """Figures of the streams, of what is put off and of the bus: `await metrics.render()`, for Prometheus."""
@@ -110,14 +108,6 @@ class Broker:
         if isinstance(answer, CourierError):
             raise answer
         return answer
-
-    async def _publish(self, event: InboundEvent) -> int:
-        """Put an event of the bus into the journal; its sequence."""
-        self._core.gate.pass_event(HOST, event)
-        answer = receipt(event, 0, await self._producer.keep((event,)))
-        if isinstance(answer, CourierError):
-            raise answer
-        return answer.seq
 
     async def enqueue_many(self, events: Iterable[Event | tuple[str, Envelope]]) -> list[Receipt]:
         """Put events on their streams, durable ones in one group commit; their receipts, in order.
@@ -246,19 +236,6 @@ class Broker:
     def _check_open(self) -> None:
         if self._closing is not None:
             raise Draining("this broker is closed; open it again")
-
-
-class _Deferring:
-    """The scheduler, as the program around uses it."""
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-        self.cancel = scheduler.cancel
-        self.caught_up = scheduler.caught_up
-
-    async def put_off(self, event: InboundEvent, fire_at: int) -> int:
-        """Keep an event of the bus until a time; its id."""
-        return (await self._scheduler.put_off(HOST, event, fire_at)).id
 
 
 class Opening:

@@ -5,12 +5,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.admission.auth import EVERY_SCOPE, LOCAL, Principal
+from broker.bus import EventBus
+from broker.config import Bus as BusConfig
 from broker.contracts.inbound import InboundEvent
 from broker.core import Core
 from broker.embedded.event import Receipt
 from broker.embedded.turns import Turns
 from broker.errors import CourierError
 from broker.journal.submission import Receipts
+from broker.scheduler.scheduler import Scheduler
 
 HOST = Principal(LOCAL, EVERY_SCOPE)
 """The program around: it may do everything, as it could with the file itself."""
@@ -75,6 +78,19 @@ class Producer:
         receipts: Receipts = outcome
         return receipts
 
+    def bus(self, config: BusConfig) -> EventBus:
+        """An event bus whose events go this way."""
+        core = self._core
+        return EventBus(core.registry, self.publish, _Deferring(core.scheduler), core.clock, config)
+
+    async def publish(self, event: InboundEvent) -> int:
+        """Put an event of the bus into the journal; its sequence, once it is kept."""
+        self._core.gate.pass_event(HOST, event)
+        answer = receipt(event, 0, await self.keep((event,)))
+        if isinstance(answer, CourierError):
+            raise answer
+        return answer.seq
+
     async def settled(self) -> None:
         """Wait until everything that was submitted is answered."""
         while self._unanswered:
@@ -89,3 +105,16 @@ def receipt(event: InboundEvent, position: int, receipts: Receipts) -> Receipt |
         return receipts.refusal(position)
     _, conflict = receipts.duplicates.get(position, (0, False))
     return Receipt(event.source_event_id, abs(seq), seq < 0, conflict)
+
+
+class _Deferring:
+    """The scheduler, as the program around uses it."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.cancel = scheduler.cancel
+        self.caught_up = scheduler.caught_up
+
+    async def put_off(self, event: InboundEvent, fire_at: int) -> int:
+        """Keep an event of the bus until a time; its id."""
+        return (await self._scheduler.put_off(HOST, event, fire_at)).id

@@ -168,3 +168,17 @@ async def test_no_handler_is_begun_after_the_journal_has_failed(open_broker: Ope
     await eventually(lambda: gate.inside == [])
     await broker.bus.stop()
     assert gate.done == ids[:1]
+
+
+async def test_a_topic_that_is_new_when_the_bus_starts_has_one_event_at_a_time(broker: Broker, bus: EventBus) -> None:
+    await bus.stop()
+    gate = Gate()
+    bus.subscribe("new", gate, subscriber_id="gate")
+    await bus.start()
+    for number in range(4):
+        await bus.publish("new", "ext", {"n": number})
+    await eventually(lambda: bool(gate.inside))
+    gate.open.set()
+    await settled(broker, "new")
+    assert gate.most == 1
+    assert gate.done == sorted(gate.done)

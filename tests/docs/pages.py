@@ -18,7 +18,9 @@ from click.testing import CliRunner
 
 from broker import limits
 from broker.cli import exits, main
+from broker.config import reference
 from broker.errors import ConfigError, CourierError
+from broker.extensions.reading import manifest_type
 from broker.ops import bus_metrics  # noqa: F401 - the figures of the bus, which the server does not have
 from broker.ops.metrics import DEFINED
 from edge import config as edge_config
@@ -32,6 +34,7 @@ HTTP, WEBSOCKET, CLI = (ROOT / f"docs/reference/{name}.md" for name in ("http", 
 STDIO = ROOT / "docs/reference/stdio.md"
 METRICS = ROOT / "docs/reference/metrics.md"
 ARCHITECTURE = ROOT / "docs/ARCHITECTURE.md"
+EXTENSIONS = ROOT / "docs/reference/extensions.md"
 
 COLUMNS = "80"
 """How wide a terminal the help is shown for."""
@@ -207,6 +210,30 @@ def metrics() -> str:
     return table(("Metric", "Type", "Labels", "Meaning"), rows)
 
 
+def manifest_keys() -> str:
+    """Every key of the manifest of an extension."""
+    rows = [(row.key, row.type, row.bounds, row.default, row.meaning) for row in reference.rows(manifest_type())]
+    return table(("Key", "Type", "Bounds", "Default", "Meaning"), [tuple(cell or "—" for cell in row) for row in rows])
+
+
+def extension_bounds() -> str:
+    """The bounds of extensions, channels and agents."""
+    return _bounds(
+        {
+            "EXTENSIONS_MAX": "extensions in a directory",
+            "EXTENSION_FILES_MAX": "files of an extension",
+            "EXTENSION_INITIALIZE_SECONDS_MAX": "seconds that `initialize` may take",
+            "EXTENSION_FINISH_SECONDS_MAX": "seconds that handlers of an old version are waited for at a reload",
+            "EXTENSION_SHUTDOWN_SECONDS_MAX": "seconds that `shutdown` may take",
+            "NOTIFICATION_BYTES_MAX": "bytes of a message to the user",
+            "AGENT_ANSWER_BYTES_MAX": "bytes of an answer of an agent",
+            "AGENT_BODY_BYTES_MAX": "bytes that an endpoint may send for one answer",
+            "AGENT_SSE_EVENT_BYTES_MAX": "bytes of one server-sent event",
+            "OUTGOING_RETRY_AFTER_SECONDS_MAX": "seconds of patience that a server may ask for",
+        }
+    )
+
+
 # The edge.
 
 
@@ -287,6 +314,8 @@ PARTS: dict[str, tuple[Path, Callable[[], str]]] = {
     "bounds of stdio": (STDIO, stdio_bounds),
     "metrics": (METRICS, metrics),
     "layers": (ARCHITECTURE, layers),
+    "manifest": (EXTENSIONS, manifest_keys),
+    "bounds of extensions": (EXTENSIONS, extension_bounds),
     "edge settings": (EDGE, edge_settings),
     "edge errors": (EDGE, edge_errors),
     "bounds of the edge": (EDGE, edge_bounds),

@@ -9,6 +9,7 @@ import pytest
 
 from broker import limits
 from broker.config.reference import rows as configuration_rows
+from broker.extensions.reading import manifest_type
 from tests.docs import pages
 from tests.docs.markdown import PAGES, ROOT, blocks, inline_code, name_of, prose
 
@@ -75,7 +76,7 @@ def test_a_page_names_only_targets_that_make_has(page: Path) -> None:
 
 @EVERY_PAGE
 def test_a_page_names_only_settings_that_exist(page: Path) -> None:
-    keys = {row.key.strip("`") for row in configuration_rows()}
+    keys = {row.key.strip("`") for row in (*configuration_rows(), *configuration_rows(manifest_type()))}
     keys |= {key.rpartition(".")[0] for key in keys}
     sections = "auth|data|events|journal|log|metrics|server|streams|triggers|views"
     named = {code for code in inline_code(page) if re.fullmatch(rf"(?:{sections})(?:\.[a-z][A-Za-z\[\]]*)+", code)}
