@@ -8,6 +8,7 @@ front_metrics     the figures of requests, connections and refusals
 grpc_metrics      the figures of gRPC
 view_metrics      the figures of the views
 trigger_metrics   the figures of the triggers
+source_metrics    the figures of the sources that are pulled from
 contract_metrics  the figures of the contracts besides Courier's own
 process           the figures of the process
 events_log        a line for each thing that happens to an event, if one asks for it
