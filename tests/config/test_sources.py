@@ -7,6 +7,7 @@ import pytest
 from broker.config.references import Unresolved, resolve
 from broker.config.show import as_json, as_yaml
 from broker.limits import (
+    EFFECT_FILES_MAX,
     SECRET_FILE_BYTES_MAX,
     SOURCE_CURSOR_BYTES_MAX,
     SOURCE_HEADER_BYTES_MAX,
@@ -143,3 +144,12 @@ def test_references_are_resolved_or_said_to_be_missing(tmp_path) -> None:
             resolve(reference, {})
     with pytest.raises(Unresolved, match="variable X is empty"):
         resolve("${env:X}", {"X": ""})
+
+
+def test_there_may_be_so_many_files_of_effects_each_once_and_no_more(load_text: Load, problems_of: Problems) -> None:
+    files = [f"effects-{at}.py" for at in range(EFFECT_FILES_MAX)]
+    assert len(load_text(json.dumps({"effects": files})).config.effects) == EFFECT_FILES_MAX
+    (problem,) = problems_of(json.dumps({"effects": [*files, "x.py"]}))
+    assert problem.endswith(f"effects: expected at most {EFFECT_FILES_MAX} files, found {EFFECT_FILES_MAX + 1}")
+    (problem,) = problems_of(json.dumps({"effects": ["a.py", "a.py"]}))
+    assert problem.endswith("effects[1]: expected a file of its own, found that of effects[0]")

@@ -7,7 +7,7 @@ import json
 import pytest
 from aiohttp import web
 
-from broker.limits import ENVELOPE_BYTES_MAX, SOURCE_PAGE_ITEMS_MAX
+from broker.limits import ENVELOPE_BYTES_MAX, SOURCE_PAGE_ITEMS_MAX, SOURCE_REDIRECTS_MAX
 from tests.conftest import StartApp
 from tests.sources.conftest import Pulling
 from tests.support.events import AWKWARD_PAYLOADS
@@ -279,11 +279,24 @@ async def test_redirects_are_followed_to_the_same_origin_only(upstream: Upstream
         assert stranger.requests == []
         assert f"the server redirects to {stranger.url}, which is another origin" in (state.last_error or "")
 
-    async def endless(request: web.Request) -> web.StreamResponse:
-        raise web.HTTPTemporaryRedirect(request.path_qs)
 
-    upstream.answer = endless
-    await until(lambda: state.last_error == "the server redirects more than 5 times")
+async def test_so_many_redirects_are_followed_and_no_more(upstream: Upstream, pulling: Pulling) -> None:
+    page = upstream.answer
+    hops = SOURCE_REDIRECTS_MAX + 1
+
+    async def along(request: web.Request) -> web.StreamResponse:
+        hop = int(request.path.rpartition("/")[2]) if request.path != "/events" else hops
+        if hop > 0:
+            raise web.HTTPTemporaryRedirect(f"/hop/{hop - 1}")
+        return await page(request)
+
+    upstream.answer = along
+    upstream.add(item(1))
+    state = await pulling.poll()
+    await until(lambda: state.errors >= 1)
+    assert state.last_error == f"the server redirects more than {SOURCE_REDIRECTS_MAX} times"
+    hops = SOURCE_REDIRECTS_MAX
+    await until(lambda: state.events == 1)
 
 
 async def test_secrets_are_sent_and_come_from_the_environment_or_a_file(
