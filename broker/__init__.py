@@ -4,8 +4,9 @@
 
     async with Broker.open("data") as broker: ...
 
-What a program that embeds the broker needs is exported here, and loaded when it is first asked for: `edge` and the
-small modules of this package must not bring the journal and the compiled structures with them.
+What a program that embeds the broker needs, or a file with effects, is exported here, and loaded when it is first
+asked for: `edge` and the small modules of this package must not bring the journal and the compiled structures with
+them.
 """
 
 from importlib import import_module
@@ -18,24 +19,26 @@ if TYPE_CHECKING:
     from broker.embedded.kernel import KernelAdapter
     from broker.embedded.pipe import Pipe
     from broker.embedded.reader import Reader
+    from broker.journal.effect_modules import effect
 
-__all__ = ["Broker", "Delivery", "Event", "KernelAdapter", "Pipe", "Reader", "Receipt"]
+__all__ = ["Broker", "Delivery", "Event", "KernelAdapter", "Pipe", "Reader", "Receipt", "effect"]
 
 _HOMES = {
-    "Broker": "broker",
-    "Delivery": "delivery",
-    "Event": "event",
-    "KernelAdapter": "kernel",
-    "Pipe": "pipe",
-    "Reader": "reader",
-    "Receipt": "event",
+    "Broker": "embedded.broker",
+    "Delivery": "embedded.delivery",
+    "Event": "embedded.event",
+    "KernelAdapter": "embedded.kernel",
+    "Pipe": "embedded.pipe",
+    "Reader": "embedded.reader",
+    "Receipt": "embedded.event",
+    "effect": "journal.effect_modules",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'broker' has no attribute {name!r}")
-    return getattr(import_module(f"broker.embedded.{_HOMES[name]}"), name)
+    return getattr(import_module(f"broker.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -32,15 +32,18 @@ from broker.front.probes import PROMISES, Probes
 from broker.front.publish import Publish
 from broker.front.queries import Queries
 from broker.front.recurring import RecurringEndpoints
+from broker.front.rejections import RejectedReceipts
 from broker.front.replies import REFUSALS
 from broker.front.schedule import ScheduleEndpoints
 from broker.front.server import Server, check_exposure
+from broker.front.sources import SourceEndpoints
 from broker.front.subscribe import Subscribe
 from broker.front.tail import Tail
 from broker.front.triggers import TriggerEndpoints
 from broker.front.views import ViewEndpoints
 from broker.front.why import Why
 from broker.journal.dead_letters import DeadLetters
+from broker.journal.effect_modules import load_effects
 from broker.ops import exposition
 from broker.ops.contract_metrics import ContractMetrics
 from broker.ops.events_log_metrics import EventLogMetrics
@@ -50,9 +53,11 @@ from broker.ops.journal_metrics import JournalMetrics
 from broker.ops.metrics import Metrics
 from broker.ops.process import ProcessMetrics
 from broker.ops.schedule_metrics import ScheduleMetrics
+from broker.ops.source_metrics import SourceMetrics
 from broker.ops.stream_metrics import StreamMetrics
 from broker.ops.trigger_metrics import TriggerMetrics
 from broker.ops.view_metrics import ViewMetrics
+from broker.sources.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +85,7 @@ class App:
         self.grpc = grpc_server(config, self._skyra, self._authenticator)
         """The server of gRPC; None when the configuration does not ask for it."""
         self.pixel = PixelEvents(self.gate, core.rejections, core.clock, schemas, config.pixel.payload_schemas)
+        self.sources = Supervisor(config.sources, journal, self.gate, core.rejections, core.clock)
         self._subscribe = Subscribe(self.registry)
         self._tail = Tail(core.tails, journal.readers)
         self._figures = Figures(self.registry, journal.readers, core.clock)
@@ -128,6 +134,7 @@ class App:
         self.metrics.add(TriggerMetrics(self.triggers.rules))
         schedule = ScheduleMetrics(self.core.scheduler.tally, self.core.scheduler.waiting)
         self.metrics.add(schedule, schedule.refresh)
+        self.metrics.add(SourceMetrics(self.sources.states))
         self.metrics.add(ContractMetrics(self.core.rejections, self.journal.effects, self.pixel.payload_violations))
         if self.core.events_log is not None:
             self.metrics.add(EventLogMetrics(self.core.events_log))
@@ -153,6 +160,7 @@ class App:
         route("GET", "/v1/streams/{stream:.+}/stats", self._queries.stats)
         route("GET", "/v1/streams/{stream:.+}/events", self._queries.events)
         route("GET", "/v1/streams/{stream:.+}/groups", self._groups.of_stream)
+        route("GET", "/v1/receipts", RejectedReceipts(self.journal.readers).list_receipts)
         route("GET", "/v1/receipts/{source:[^/]+}/{id:[^/]+}", self._queries.receipt)
         route("GET", "/v1/groups", self._groups.list_groups)
         route("DELETE", "/v1/groups/{group:[^/]+}", self._groups.delete)
@@ -178,6 +186,7 @@ class App:
         route("GET", "/v1/recurring/{name:[^/]+}", recurring.show)
         route("PUT", "/v1/recurring/{name:[^/]+}", recurring.put)
         route("DELETE", "/v1/recurring/{name:[^/]+}", recurring.delete)
+        route("GET", "/v1/sources", SourceEndpoints(self.sources.states).list_sources)
         why = Why(self.journal.readers, self.registry, self.triggers.rules)
         route("GET", "/v1/why", why.find)
         route("GET", "/v1/why/{source:[^/]+}/{id:[^/]+}", why.identity)
@@ -196,7 +205,10 @@ class App:
         check_exposure(config.server.host, has_tokens=bool(config.auth.tokens))
         check_exposure(config.grpc.host, has_tokens=bool(config.auth.tokens), key="grpc.host")
         schemas = await asyncio.to_thread(_pixel_schemas, config)
+        effects = await asyncio.to_thread(load_effects, config.effects)
         core = await DurableCore.open(Path(config.data), config, clock or SystemClock())
+        for each in effects:
+            core.effect(each.pattern)(each.effect)
         try:
             app = cls(config, core, schemas)
             await app._listen()
@@ -207,14 +219,14 @@ class App:
 
     async def _listen(self) -> None:
         await self.server.start()
-        if self.grpc is None:
-            return
-        try:
-            await self.grpc.start()
-        except BaseException:
-            await self.server.stop_listening()
-            await self.server.close()
-            raise
+        if self.grpc is not None:
+            try:
+                await self.grpc.start()
+            except BaseException:
+                await self.server.stop_listening()
+                await self.server.close()
+                raise
+        self.sources.start()
 
     async def replace_tokens(self, auth: Auth) -> int:
         """Let these tokens in and no others; close what the others have open, and say how much that was."""
@@ -240,6 +252,7 @@ class App:
 
     async def drain(self) -> None:
         """Take nothing new, commit and acknowledge what was received, close the sockets, close the journal."""
+        await self.sources.close()
         self.gate.draining = True
         await self.server.stop_listening()
         await asyncio.gather(self._publish.close(), self._ingress.close(), self._close_grpc())

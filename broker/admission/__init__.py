@@ -3,4 +3,5 @@
 auth    tokens, principals and scopes
 quota   token buckets
 gate    the only way in
+commits waiting for a commit
 """

@@ -11,6 +11,7 @@ tail         look at new events without consuming them
   events       an event as one line
 streams      the streams in figures
 top          the same, live
+sources      the sources that are pulled from
   figures      the figures of streams, read and laid out
 consumer_groups  consumer groups: list, delete
 schedule     what is published later: add, list, cancel
@@ -24,6 +25,8 @@ extensions   run extensions on a broker of their own, check them
   terminal_channel  the channel to whoever sits at the terminal
 running      what the commands share that run a broker without being serve
 import_      bring the events of an outbox that was carried here
+replay       recorded events, once more
+  position     how far that has come, kept in a file
 backup       copy the journal, and verify a copy
 config       check and show the configuration
 token        make tokens
@@ -52,8 +55,10 @@ from broker.cli.manifest import manifest
 from broker.cli.pipe import pipe
 from broker.cli.pub import pub
 from broker.cli.receipts import receipts
+from broker.cli.replay import replay
 from broker.cli.schedule import schedule
 from broker.cli.serve import serve
+from broker.cli.sources import sources
 from broker.cli.streams import streams
 from broker.cli.sub import sub
 from broker.cli.tail import tail
@@ -88,6 +93,7 @@ main.add_command(streams)
 main.add_command(top)
 main.add_command(groups)
 main.add_command(schedule)
+main.add_command(sources)
 main.add_command(dead)
 main.add_command(receipts)
 main.add_command(pipe)
@@ -95,6 +101,7 @@ main.add_command(manifest)
 main.add_command(extensions)
 main.add_command(why)
 main.add_command(import_)
+main.add_command(replay)
 main.add_command(backup)
 main.add_command(verify)
 main.add_command(config)

@@ -6,10 +6,11 @@ from types import TracebackType
 
 from broker.cli.output import say
 from broker.cli.terminal import CLEAR_LINE, can_move, size
-from broker.cli.units import rate
+from broker.cli.units import duration, rate
 
 _REDRAW_SECONDS = 0.1
 _BAR_WIDTH = 30
+_WHOLE = 1_000_000
 
 
 class Progress:
@@ -20,6 +21,7 @@ class Progress:
         self._is_shown = can_move(sys.stderr)
         self._started = time.monotonic()
         self._drawn_at = -_REDRAW_SECONDS
+        self._first_share: float | None = None
         self._has_line = False
 
     def __enter__(self) -> "Progress":
@@ -30,16 +32,22 @@ class Progress:
     ) -> None:
         self.clear()
 
-    def update(self, done: int, total: int | None = None) -> None:
-        """So much is done, of so much if that is known."""
+    def update(self, done: int, total: int | None = None, share: float | None = None) -> None:
+        """So much is done, of so much if that is known; or such a share of all, where only that is."""
         now = time.monotonic()
+        if self._first_share is None:
+            self._first_share = share
         if not self._is_shown or (now - self._drawn_at < _REDRAW_SECONDS and done != total):
             return
         self._drawn_at = now
         seconds = max(now - self._started, 0.001)
-        text = f"{self._label} {self._bar(done, total)}{done:,}"
+        bar = self._bar(done, total) if share is None else self._bar(int(share * _WHOLE), _WHOLE)
+        text = f"{self._label} {bar}{done:,}"
         text += f" of {total:,}" if total is not None else ""
         text += f", {rate(done / seconds)}/s"
+        if share is not None and self._first_share is not None and share > self._first_share:
+            left = seconds * (1 - share) / (share - self._first_share)
+            text += f", {duration(left * 1000)} left"
         self._write(CLEAR_LINE + text[: size(sys.stderr)[0] - 1])
         self._has_line = True
 

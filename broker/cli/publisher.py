@@ -6,17 +6,18 @@ something is taken meanwhile.
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import aiohttp
 
 from broker.cli import exits
 from broker.cli.client import Client, Refused, unreachable
 from broker.cli.output import put_json
+from broker.cli.position import Lines
 from broker.cli.progress import Progress
-from broker.cli.requests import NotAnEvent, Template
-from broker.cli.stdin_lines import LINE_BYTES_MAX, StdinLine, StdinLines
+from broker.cli.requests import NotAnEvent
+from broker.cli.stdin_lines import LINE_BYTES_MAX, StdinLine
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 ATTEMPTS_WITHOUT_PROGRESS_MAX = 5
@@ -37,10 +38,17 @@ class GaveUp(Exception):
         self.exit_code = exit_code
 
 
-class Publisher:
-    """One run of `courier pub -`, and what came of it."""
+class Requests(Protocol):
+    """What makes lines into requests."""
 
-    def __init__(self, client: Client, template: Template, progress: Progress, *, prints: bool) -> None:
+    def request(self, text: bytes, number: int) -> bytes:
+        """The request for a line; raise NotAnEvent for what is none."""
+
+
+class Publisher:
+    """One run of `courier pub -` or `courier replay`, and what came of it."""
+
+    def __init__(self, client: Client, template: Requests, progress: Progress, *, prints: bool) -> None:
         self._client = client
         self._template = template
         self._progress = progress
@@ -49,12 +57,18 @@ class Publisher:
         self.first_unanswered = 1
         """The number of the first line of which nothing is known."""
 
-    async def run(self, lines: StdinLines) -> None:
-        """Send everything; raise GaveUp when that is not possible."""
+    async def run(self, lines: Lines, on_answered: Callable[[StdinLine], None] | None = None) -> None:
+        """Send everything; raise GaveUp when that is not possible.
+
+        `on_answered` is told of the last line of each batch, when all before it are stored or reported.
+        """
         while batch := await lines.batch():
             await self._send(batch)
             self.first_unanswered = batch[-1].number + 1
-            self._progress.update(self.stored + self.duplicates)
+            if on_answered is None:
+                self._progress.update(self.stored + self.duplicates)
+            else:
+                on_answered(batch[-1])
 
     async def _send(self, batch: Sequence[StdinLine]) -> None:
         waiting = [item for line in batch if (item := self._item(line)) is not None]

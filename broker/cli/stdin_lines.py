@@ -20,10 +20,12 @@ LINE_BYTES_MAX = ENVELOPE_BYTES_MAX
 
 
 class StdinLine(NamedTuple):
-    """One line without its end; None for one that is longer than any event may be."""
+    """One line without its end; its text is None if it is longer than any event may be."""
 
     number: int
     text: bytes | None
+    end: int
+    """How many bytes there are up to the beginning of the next line."""
 
 
 class StdinLines:
@@ -38,6 +40,7 @@ class StdinLines:
         self._rest = b""
         self._is_too_long = False
         self._number = 0
+        self._offset = 0
         self._has_ended = False
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -74,18 +77,21 @@ class StdinLines:
         if not chunk:
             self._has_ended = True
             if self._rest or self._is_too_long:
-                self._add(self._rest)
+                self._add(self._rest, self._offset)
             return
         *whole, rest = chunk.split(b"\n")
+        end = self._offset
+        self._offset += len(chunk)
         for line in whole:
-            self._add(self._rest + line)
+            end += len(line) + 1
+            self._add(self._rest + line, end)
             self._rest = b""
         self._rest += rest
         if len(self._rest) > LINE_BYTES_MAX:
             self._rest, self._is_too_long = b"", True
 
-    def _add(self, line: bytes) -> None:
+    def _add(self, line: bytes, end: int) -> None:
         self._number += 1
         text = None if self._is_too_long or len(line) > LINE_BYTES_MAX else line
-        self._lines.append(StdinLine(self._number, text))
+        self._lines.append(StdinLine(self._number, text, end))
         self._is_too_long = False

@@ -4,6 +4,8 @@ grammar     hosts, origins, scopes, tokens: the small grammars of text values
 parts       what the parts of the schema are made of
 triggers    the shape of a trigger
 contracts   the shape of what is said of contracts besides Courier's own
+sources     the shape of what is pulled from
+references  texts that take a part from the environment or a file
 schema      every key: its type, default, bounds and meaning; which are not active yet
 keys        what a key is called in a message, in the environment and on the command line
 problems    where each value came from, and one line for each thing that is wrong
@@ -36,6 +38,7 @@ from broker.config.schema import (
     Token,
     Views,
 )
+from broker.config.sources import RestSource, Sources, WebSocketSource
 from broker.config.trigger import parse_trigger
 from broker.config.triggers import Action, Trigger, TriggerLimits, When
 
@@ -53,14 +56,17 @@ __all__ = [
     "Metrics",
     "Pixel",
     "Rate",
+    "RestSource",
     "Retention",
     "Server",
+    "Sources",
     "StreamCaps",
     "Streams",
     "Token",
     "Trigger",
     "TriggerLimits",
     "Views",
+    "WebSocketSource",
     "When",
     "changed_keys",
     "from_values",

@@ -174,7 +174,9 @@ def _within(value: Any, low: float | None, high: float | None) -> bool:
 
 
 def _may_be_secret(path: Path) -> bool:
-    """Whether a value may be a token that somebody put in the right place, or in one close to it."""
+    """Whether a value may be a secret that somebody put in the right place, or in one close to it."""
+    if path[0] == "sources":
+        return len(path) <= 3 or path[3] in ("headers", "url")
     return path[0] == "auth" and (len(path) <= 3 or path[3] in ("token", "tokenHash"))
 
 

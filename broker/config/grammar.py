@@ -9,7 +9,10 @@ import re
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
+from broker.config.references import reference_problem
+from broker.contracts.json_pointer import pointer_problem
 from broker.contracts.names import stream_name_problem, stream_pattern_problem, text_problem
 from broker.contracts.templates import template_problem
 from broker.contracts.types import type_pattern_problem
@@ -21,7 +24,12 @@ from broker.limits import (
     PATH_BYTES_MAX,
     PORT_MAX,
     PRINCIPAL_NAME_BYTES_MAX,
+    SOURCE_CURSOR_BYTES_MAX,
+    SOURCE_HEADER_BYTES_MAX,
+    SOURCE_MESSAGE_BYTES_MAX,
+    SOURCE_NAME_BYTES_MAX,
     SOURCE_SYSTEM_BYTES_MAX,
+    SOURCE_URL_BYTES_MAX,
     TOKEN_BYTES_MAX,
     TRIGGER_COOLDOWN_KEY_BYTES_MAX,
     TRIGGER_ID_BYTES_MAX,
@@ -39,6 +47,12 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TAKEN_HEADERS = frozenset(
     {"authorization", "connection", "content-length", "content-type", "cookie", "host", "origin"}
 )
+_HEADERS_OF_THE_LIBRARY = frozenset(
+    {"accept-encoding", "connection", "content-length", "host", "if-none-match", "transfer-encoding", "upgrade"}
+)
+_SOURCE = re.compile(r"[A-Za-z0-9._-]+")
+_URL = re.compile(r"[!-~]+")
+_HEADER_TEXT = re.compile(r"[\t -~]+")
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
@@ -132,6 +146,51 @@ def header_problem(name: str) -> str | None:
     return text_problem(name, HEADER_NAME_BYTES_MAX)
 
 
+def sent_header_problem(name: str) -> str | None:
+    """What is wrong with `name` as a header that a source sends to its server."""
+    if not _HEADER.fullmatch(name):
+        return "it is empty, or has characters that the name of a header cannot have"
+    if name.lower() in _HEADERS_OF_THE_LIBRARY or name.lower().startswith("sec-websocket-"):
+        return "the broker sets it itself"
+    return text_problem(name, HEADER_NAME_BYTES_MAX)
+
+
+def secret_text_problem(text: str) -> str | None:
+    """What is wrong with `text` as the value of a header, without ever repeating it."""
+    if text == TOKEN_MASK:
+        return "it is the mask that `courier config show` prints in place of a secret"
+    if not _HEADER_TEXT.fullmatch(text):
+        return "it is empty, or has characters other than ASCII on one line, which a header cannot carry"
+    if len(text) > SOURCE_HEADER_BYTES_MAX:
+        return f"it is longer than {SOURCE_HEADER_BYTES_MAX} bytes"
+    return reference_problem(text)
+
+
+def source_name_problem(name: str) -> str | None:
+    """What is wrong with `name` as that of a source that is pulled from."""
+    if not _SOURCE.fullmatch(name):
+        return "it is empty, or has a character outside A-Z a-z 0-9 . _ -"
+    return text_problem(name, SOURCE_NAME_BYTES_MAX)
+
+
+def url_problem(url: str, schemes: tuple[str, ...]) -> str | None:
+    """What is wrong with `url` as one to pull from, without ever repeating it."""
+    if not _URL.fullmatch(url) or len(url) > SOURCE_URL_BYTES_MAX:
+        return f"it is empty, longer than {SOURCE_URL_BYTES_MAX} bytes, or has characters other than visible ASCII"
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return "its host or port cannot be read"
+    if not fits:
+        return f"write {' or '.join(f'{scheme}://' for scheme in schemes)} with a host, and perhaps a port and a path"
+    if "@" in parts.netloc:
+        return "it has a name or a password; give them in headers, as a reference"
+    if "#" in url:
+        return "it has a fragment, which no server sees"
+    return "{cursor} stands in the host; it may only be in the path or the query" if "{" in parts.netloc else None
+
+
 def directory_problem(directory: str) -> str | None:
     """What is wrong with `directory` as a path that the system can open."""
     if directory.startswith("~"):
@@ -167,6 +226,14 @@ PRINCIPAL = Grammar("the name of a principal", principal_problem)
 HEADER = Grammar("the name of a header", header_problem)
 DIRECTORY = Grammar("the path of a directory", directory_problem)
 FILE = Grammar("the path of a file", directory_problem)
+SENT_HEADER = Grammar("the name of a header to send", sent_header_problem)
+SECRET_TEXT = Grammar("the value of a header", secret_text_problem)
+SOURCE_NAME = Grammar("the name of a source", source_name_problem)
+HTTP_URL = Grammar("an http or https URL", partial(url_problem, schemes=("http", "https")))
+SOCKET_URL = Grammar("a ws or wss URL", partial(url_problem, schemes=("ws", "wss")))
+POINTER = Grammar("a JSON pointer", pointer_problem)
+CURSOR = Grammar("a cursor", lambda text: None if not text else text_problem(text, SOURCE_CURSOR_BYTES_MAX))
+MESSAGE = Grammar("a message", partial(text_problem, bytes_max=SOURCE_MESSAGE_BYTES_MAX))
 STREAM = Grammar("the name of a stream", stream_name_problem)
 PATTERN = Grammar("a stream pattern", stream_pattern_problem)
 TRIGGER_ID = Grammar("an id", partial(text_problem, bytes_max=TRIGGER_ID_BYTES_MAX))

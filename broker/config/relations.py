@@ -13,12 +13,22 @@ from broker.config.keys import Path, path_text
 from broker.config.problems import REFUSED, Findings
 from broker.config.schema import Journal, Server
 from broker.contracts.templates import template_problem
-from broker.limits import COMMIT_BATCH_MAX, TRIGGER_ACTIONS_MAX, TRIGGERS_MAX
+from broker.limits import (
+    COMMIT_BATCH_MAX,
+    EFFECT_FILES_MAX,
+    SOURCE_HEADERS_MAX,
+    SOURCES_MAX,
+    TRIGGER_ACTIONS_MAX,
+    TRIGGERS_MAX,
+)
 
 Values = dict[str, Any]
 
 CAUSE_HEADER = "x-cause"
 """The header in which an envelope that a trigger emitted tells what caused it."""
+
+CURSOR = "{cursor}"
+"""What stands for the cursor in what a source asks for."""
 
 _ACTION_KEYS = frozenset({"to", "type", "payload", "tags", "headers"})
 _KEYS_OF_ACTIONS = {
@@ -122,6 +132,48 @@ def _cooldown_keys_have_a_cooldown(values: Values, findings: Findings) -> None:
             findings.refuse(path, "missing; limits.cooldownKey needs a cooldown")
 
 
+def _effects_are_not_too_many(values: Values, findings: Findings) -> None:
+    files = _at(values, ("effects",), [])
+    if files is REFUSED:
+        return
+    if len(files) > EFFECT_FILES_MAX:
+        findings.refuse(("effects",), f"expected at most {EFFECT_FILES_MAX} files, found {len(files)}")
+    named = [(("effects", index), file) for index, file in enumerate(files)]
+    _refuse_repeated(named, "expected a file of its own, found that of {first}", findings)
+
+
+def _sources_are_distinct(values: Values, findings: Findings) -> None:
+    named = list(_sources(values))
+    if len(named) > SOURCES_MAX:
+        findings.refuse(("sources",), f"expected at most {SOURCES_MAX} sources, found {len(named)}")
+    names = [((*path, "name"), source["name"]) for path, source in named]
+    _refuse_repeated(names, "expected a name of its own, found that of {first}", findings)
+
+
+def _sources_can_go_on(values: Values, findings: Findings) -> None:
+    for path, source in _sources(values):
+        headers = source.get("headers", {})
+        if headers is not REFUSED and len(headers) > SOURCE_HEADERS_MAX:
+            findings.refuse((*path, "headers"), f"expected at most {SOURCE_HEADERS_MAX} headers, found {len(headers)}")
+        url, pointers = source["url"], [source.get("cursor"), source.get("nextCursor")]
+        if REFUSED in (url, *pointers):
+            continue
+        asks = CURSOR in url or CURSOR in (source.get("firstMessage") or "")
+        if None not in pointers:
+            findings.refuse((*path, "cursor"), "expected either cursor or nextCursor, found both")
+        elif asks and pointers == [None, None]:
+            findings.refuse(
+                (*path, "cursor"), f"missing; {CURSOR} is asked for, and neither cursor nor nextCursor says it"
+            )
+        elif not asks and pointers != [None, None]:
+            findings.refuse((*path, "url"), f"expected {CURSOR} in it, because there is a cursor to go on from")
+
+
+def _sources(values: Values) -> Iterator[tuple[Path, Values]]:
+    for kind in ("rest", "websocket"):
+        yield from ((("sources", kind, index), source) for index, source in _fit_entries(values, "sources", kind))
+
+
 def _tokens_have_one_secret(values: Values, findings: Findings) -> None:
     for index, token in _fit_entries(values, "auth", "tokens"):
         given = [key for key in ("token", "tokenHash") if token.get(key) is not None]
@@ -145,6 +197,9 @@ _CHECKS: tuple[Callable[[Values, Findings], None], ...] = (
     _triggers_are_not_too_many,
     _actions_have_what_they_need,
     _cooldown_keys_have_a_cooldown,
+    _effects_are_not_too_many,
+    _sources_are_distinct,
+    _sources_can_go_on,
     _tokens_have_one_secret,
     _tokens_are_distinct,
 )

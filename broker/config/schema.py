@@ -18,6 +18,7 @@ from broker.config.parts import (
     Deliveries,
     Depth,
     Durability,
+    EffectFile,
     Entry,
     LeaseMs,
     LogFile,
@@ -30,6 +31,7 @@ from broker.config.parts import (
     StreamPattern,
     TokenHash,
 )
+from broker.config.sources import Sources
 from broker.config.triggers import Trigger
 
 # Keys that this version accepts and checks, but does not act on yet: `serve` warns when one is set, and
@@ -355,6 +357,11 @@ class Config(Section, frozen=True, kw_only=True):
     pixel: Annotated[Pixel, Meta(description="How the events of game-server plugins are taken.")] = Pixel()
     cloudevents: Annotated[CloudEvents, Meta(description="Where CloudEvents go.")] = CloudEvents()
     grpc: Annotated[Grpc, Meta(description="Where the events of devices are taken over gRPC.")] = Grpc()
+    effects: Annotated[
+        tuple[EffectFile, ...],
+        Meta(description="Files of Python with effects of plugin events, relative to the working directory."),
+    ] = ()
+    sources: Annotated[Sources, Meta(description="What the broker itself goes and gets.")] = Sources()
     events: Annotated[Events, Meta(description="A line for each thing that happens to an event.")] = Events()
     metrics: Annotated[Metrics, Meta(description="What `/metrics` shows.")] = Metrics()
     log: Annotated[Log, Meta(description="What the broker says about itself.")] = Log()

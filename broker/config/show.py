@@ -8,6 +8,7 @@ import msgspec
 from broker.config.grammar import TOKEN_MASK
 from broker.config.keys import Path, path_text, plain_or_quoted, quoted
 from broker.config.loading import LoadedConfig
+from broker.config.sources import shown_header
 
 
 def as_yaml(loaded: LoadedConfig, *, with_origin: bool = False) -> str:
@@ -26,6 +27,9 @@ def _shown(loaded: LoadedConfig) -> dict[str, Any]:
     for token in shown["auth"]["tokens"]:
         if "token" in token:
             token["token"] = TOKEN_MASK
+    for source in (*shown["sources"]["rest"], *shown["sources"]["websocket"]):
+        if "headers" in source:
+            source["headers"] = {name: shown_header(value) for name, value in source["headers"].items()}
     return shown
 
 

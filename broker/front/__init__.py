@@ -20,16 +20,17 @@ cloudevents   POST /v1/cloudevents
 producers     the sockets of producers, whatever they send
 gathering     frames of one producer that came together, as few submissions
 answers       what waits to be told to one producer
-commits       waiting for a commit
 line          the way out of one socket: frames in one write
 sockets       the open sockets of an endpoint, and their orderly end
 queries       GET of streams, figures, events and receipts
+rejections    receipts of what was refused
 groups        /v1/groups
 figures       GET /v1/stats
 dead_letters  /v1/dead-letters
 triggers      /v1/triggers
 schedule      /v1/schedule
 recurring     /v1/recurring
+sources       GET /v1/sources
 why           /v1/why
 views         GET /v1/snapshot and WS /v1/live
 metrics       /metrics

@@ -9,12 +9,12 @@ import orjson
 from aiohttp import hdrs, web
 
 from broker.admission.auth import Principal
+from broker.admission.commits import committed
 from broker.admission.gate import Gate
 from broker.clock import Clock
 from broker.contracts import cloudevents, courier
 from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError, StorageUnavailable, UnsupportedContentType
-from broker.front.commits import committed
 from broker.front.guard import PRINCIPAL
 from broker.front.replies import json_response
 from broker.front.requests import JSON, check_not_packed

@@ -8,10 +8,11 @@ from typing import Any
 from broker.config import Trigger
 from broker.contracts.cloudevents import BATCHED, STRUCTURED, CloudEvent
 from broker.contracts.skyra import DeviceEvent
-from broker.front import contract_shapes, shapes, trigger_shapes
+from broker.front import contract_shapes, rejections, shapes, trigger_shapes
 from broker.front.endpoint import LIMIT, Endpoint, Many, Parameter, in_path, integer, text
 from broker.front.requests import JSON, NDJSON, TEXT
 from broker.front.schedule_endpoints import SCHEDULE_ENDPOINTS
+from broker.front.sources import SourceList
 from broker.limits import (
     DELIVER_BATCH_MAX,
     GROUP_NAME_BYTES_MAX,
@@ -207,7 +208,17 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             in_path("source", "where it came from: stream:NAME", f"stream:{_EXAMPLE_STREAM}"),
             in_path("id", "its id", "e-91a"),
         ),
-        answers={JSON: shapes.Receipt},
+        answers={JSON: (shapes.Receipt, rejections.RejectedReceipt)},
+    ),
+    Endpoint(
+        "GET", "/v1/receipts", "rejectedReceipts", "What was refused for good, of the caller, or for operators of all",
+        parameters=(
+            Parameter("status", "query", {"type": "string", "enum": [rejections.REJECTED]}, "which receipts"),
+            text("source", "only of this source: the name of a token, or source:NAME"),
+            integer("after", "only behind this number", 0, SEQ_MAX, 0),
+            LIMIT,
+        ),
+        answers={JSON: rejections.RejectedPage},
     ),
     Endpoint(
         "GET", "/v1/dead-letters", "listDeadLetters", "Dead letters of streams that the caller may subscribe to",
@@ -261,6 +272,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         parameters=(_TRIGGER,), answers={JSON: trigger_shapes.TriggerDeleted},
     ),
     *SCHEDULE_ENDPOINTS,
+    Endpoint(
+        "GET", "/v1/sources", "listSources", "The sources that the broker pulls from, and how each is doing", "admin:*",
+        answers={JSON: SourceList},
+    ),
     Endpoint(
         "GET", "/v1/why", "findEvent", "Which event is meant, by its id alone or by its sequence",
         "streams:STREAM:subscribe",

@@ -6,11 +6,11 @@ import orjson
 from aiohttp import web
 
 from broker.admission.auth import Principal
+from broker.admission.commits import committed
 from broker.admission.gate import Gate
 from broker.contracts import courier
 from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError, Draining, InvalidRequest, TooLarge
-from broker.front.commits import committed
 from broker.front.guard import PRINCIPAL
 from broker.front.replies import error_frame, json_response
 from broker.front.requests import JSON, NDJSON, check_content_type

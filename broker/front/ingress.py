@@ -12,13 +12,13 @@ import orjson
 from aiohttp import WSMsgType, web
 
 from broker.admission.auth import Principal
+from broker.admission.commits import committed
 from broker.admission.gate import Gate
 from broker.clock import Clock
 from broker.contracts import skyra
 from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError, InvalidRequest, StorageUnavailable
 from broker.front.answers import Answers
-from broker.front.commits import committed
 from broker.front.guard import PRINCIPAL
 from broker.front.producers import Producers
 from broker.front.replies import REFUSALS, error_response, json_response

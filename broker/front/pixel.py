@@ -11,6 +11,7 @@ from contextlib import suppress
 from aiohttp import web
 
 from broker.admission.auth import Principal
+from broker.admission.commits import committed
 from broker.admission.gate import Gate
 from broker.clock import Clock
 from broker.contracts import pixel
@@ -24,7 +25,6 @@ from broker.errors import (
     Unauthorized,
     UnknownStream,
 )
-from broker.front.commits import committed
 from broker.front.guard import PRINCIPAL
 from broker.front.replies import REFUSALS, error_response, json_response
 from broker.front.requests import JSON, check_content_type, check_not_packed

@@ -10,6 +10,7 @@ from msgspec import Raw
 from broker.admission.auth import Principal
 from broker.errors import Forbidden, NotFound, UnknownStream
 from broker.front.guard import PRINCIPAL
+from broker.front.rejections import rejected_receipt
 from broker.front.replies import json_response
 from broker.front.requests import Query, stream_in_path
 from broker.front.shapes import (
@@ -116,6 +117,9 @@ class Queries:
         except Forbidden:
             found = None  # whoever may not see it does not learn that it is there
         if found is None:
+            rejected = await rejected_receipt(self._readers, principal, source, event_id)
+            if rejected is not None:
+                return shape_response(rejected)
             raise NotFound(
                 f"no event {event_id[:300]!r} was accepted from {source[:300]!r}; events of /v1/enqueue come from "
                 "stream:NAME, with every / of it written as %2F; those of devices come from the name of their token"

@@ -5,6 +5,7 @@ submission     what is handed to the writer, and what comes back
 writer         the thread that owns the write connection
 batch          one group commit
 effects        what is done for an event in its own transaction
+effect_modules effects that an operator brings
 pixel_servers  the effect that comes with the broker
 statements     the SQL of the hot path
 schema         the tables, as numbered steps
@@ -22,6 +23,7 @@ follow         looking through the streams of a pattern, for a follower
 oldest         the oldest unfinished event of a stream
 dead_letters   what was given up, and how it comes back
 rejections     what was refused, as far as it is kept
+checkpoints    how far each pulled source has come
 group_queries  what is known of consumer groups
 group_ledger   the ledger as one consumer group sees it
 groups         how far each consumer group has come, written down

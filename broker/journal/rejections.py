@@ -87,3 +87,43 @@ def _bounded(rejection: Rejection) -> Rejection:
 
 def _text(text: str) -> str:
     return text[:REJECTION_TEXT_CHARACTERS_MAX].encode("utf-8", "replace").decode()
+
+
+class KeptRejection(NamedTuple):
+    """A refusal that was kept, as its row has it."""
+
+    number: int
+    contract: str
+    source_system: str
+    received_at: int
+    code: str
+    message: str
+    body: bytes | None
+    source_event_id: str | None
+    event_id: str | None
+    event_name: str | None
+    schema_version: str | None
+
+
+_KEPT = """
+SELECT id, contract, source_system, received_at, code, message, body, source_event_id, event_id, event_name,
+  schema_version
+FROM rejections
+"""  # the table is small enough to be looked through: it has a bound
+
+
+def kept_of(connection: apsw.Connection, source_system: str, source_event_id: str) -> KeptRejection | None:
+    """The last refusal of one identity, if it is kept."""
+    query = f"{_KEPT} WHERE source_system = ? AND source_event_id = ? ORDER BY id DESC LIMIT 1"
+    row = connection.execute(query, (source_system, source_event_id)).fetchone()
+    return None if row is None else KeptRejection._make(row)
+
+
+def kept_page(
+    connection: apsw.Connection, source_system: str | None, after: int, limit: int
+) -> tuple[list[KeptRejection], int | None]:
+    """The next refusals that are kept, of one source or of all, and the `after` of the next page."""
+    query = f"{_KEPT} WHERE id > ?1 AND (?2 IS NULL OR source_system = ?2) ORDER BY id LIMIT ?3"
+    rows = connection.execute(query, (after, source_system, limit + 1)).fetchall()
+    found = [KeptRejection._make(row) for row in rows[:limit]]
+    return found, found[-1].number if len(rows) > limit else None

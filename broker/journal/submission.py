@@ -12,6 +12,20 @@ from broker.errors import CourierError, InvalidEnvelope
 Job = Callable[[apsw.Connection], Any]
 """Work for the write connection inside a group commit. It runs in a savepoint: if it raises, only it is undone."""
 
+
+def together(*jobs: Job | None) -> Job | None:
+    """Those jobs that there are as one; None if there are none."""
+    found = [job for job in jobs if job is not None]
+    if len(found) <= 1:
+        return found[0] if found else None
+
+    def run(connection: apsw.Connection) -> None:
+        for job in found:
+            job(connection)
+
+    return run
+
+
 _NO_REFUSALS: Mapping[int, CourierError] = MappingProxyType({})
 
 

@@ -10,6 +10,7 @@ view_metrics      the figures of the views
 trigger_metrics   the figures of the triggers
 schedule_metrics  the figures of what is put off
 bus_metrics       the figures of the event bus
+source_metrics    the figures of the sources that are pulled from
 contract_metrics  the figures of the contracts besides Courier's own
 process           the figures of the process
 events_log        a line for each thing that happens to an event, if one asks for it

@@ -7,10 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.conftest import StartBroker
-from tests.support.process import BrokerProcess, courier, environment
+from tests.support.process import BrokerProcess, courier, environment, until
 from tests.support.publish import publish, publish_all
 from tests.support.terminal import courier_on_terminal, shown_by
 
@@ -190,3 +191,47 @@ def test_a_receipt_is_asked_for_by_stream_and_id_or_by_source_and_id() -> None:
         ended = courier(*arguments)
         assert (ended.returncode, ended.stdout) == (2, b"")
         assert b"Error: " in ended.stderr
+
+
+def test_what_was_refused_is_listed_and_found_by_its_source_and_id(broker: BrokerProcess, tmp_path: Path) -> None:
+    assert shown_by("receipts", "--rejected", env=env(broker, NO_COLOR="1")) == (
+        0,
+        "courier: nothing that was refused is kept\n",
+    )
+    file = tmp_path / "events.ndjson"
+    file.write_text('{"event_id": "evt_1"}\n{"event_id": "evt_2"}\n')
+    assert courier("import", str(file), env=env(broker)).returncode == 65
+    found = lines(courier("receipts", "--rejected", env=env(broker)).stdout)
+    assert [(each["source"], each["id"], each["state"]) for each in found] == [
+        ("local", "evt_1", "rejected"),
+        ("local", "evt_2", "rejected"),
+    ]
+    assert lines(courier("receipts", "--rejected", "--source", "else", env=env(broker)).stdout) == []
+    assert lines(courier("receipts", "--source", "local", "evt_2", env=env(broker)).stdout) == found[1:]
+    code, text = shown_by("receipts", "--source", "local", "evt_2", env=env(broker, NO_COLOR="1"))
+    told = dict(re.split(r": +", line, maxsplit=1) for line in text.splitlines())
+    assert (code, told["refused"], told["state"], told["body"]) == (0, "evt_2", "rejected", '{"event_id": "evt_2"}')
+    assert told["reason"].startswith("invalid_envelope: ")
+    ended = courier("receipts", "--rejected", "s", env=env(broker))
+    assert (ended.returncode, b"--rejected lists" in ended.stderr) == (2, True)
+
+
+def test_sources_are_listed_with_what_went_wrong(broker_process: StartBroker, broker: BrokerProcess) -> None:
+    nothing = shown_by("sources", env=env(broker, NO_COLOR="1"))
+    assert nothing == (
+        0,
+        "courier: there are no sources; they are configured under sources.rest and sources.websocket\n",
+    )
+    source = {"name": "weather", "stream": "feeds/weather", "url": "http://127.0.0.1:1/x"}
+    pulling = broker_process(data=broker.data.parent / "pulling", config={"sources": {"rest": [source]}})
+    until(lambda: lines(courier("sources", env=env(pulling)).stdout)[0]["errors"] > 0)
+    (found,) = lines(courier("sources", "--json", env=env(pulling)).stdout)
+    assert (found["name"], found["kind"], found["up"], found["cursor"]) == ("weather", "rest", False, None)
+    code, text = shown_by("sources", env=env(pulling, NO_COLOR="1"), columns=160)
+    head, row = text.splitlines()
+    assert (code, head.split()) == (
+        0,
+        ["source", "kind", "state", "events", "errors", "cursor", "next", "attempt", "last", "error"],
+    )
+    assert row.split()[:2] == ["weather", "rest"]
+    assert "Cannot connect to host 127.0.0.1" in row

@@ -24,6 +24,10 @@ DOCUMENT: dict[str, Any] = {
     "views": {},
     "bus": {},
     "grpc": {},
+    "sources": {
+        "rest": [{"name": "a", "stream": "s", "url": "http://h"}],
+        "websocket": [{"name": "b", "stream": "s", "url": "ws://h"}],
+    },
     "metrics": {},
     "events": {},
 }

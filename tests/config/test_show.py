@@ -28,6 +28,11 @@ triggers:
     - {{action: notify, to: s, payload: [[1, [2, {{}}]], [], {{"a b": null, c: {{d: "- x: 1"}}}}, 1e300, "", "\\x7f"]}}
 auth: {{tokens: [{{tokenHash: "sha256:{"0" * 64}", scopes: ["admin:*", "streams:*:enqueue"]}}]}}
 log: {{level: debug, format: json}}
+effects: [a.py]
+sources:
+  rest:
+    - {{name: a, stream: s, url: "http://h/?{{cursor}}", nextCursor: "/a b", headers: {{X: "${{env:Y}}"}}, items: ""}}
+  websocket: [{{name: b, stream: s, url: "ws://h", firstMessage: "{{cursor}}", cursor: "", firstCursor: "\u2028"}}]
 """.replace("true: ", '"true": ')
 
 

@@ -78,7 +78,7 @@ def test_a_page_names_only_targets_that_make_has(page: Path) -> None:
 def test_a_page_names_only_settings_that_exist(page: Path) -> None:
     keys = {row.key.strip("`") for row in (*configuration_rows(), *configuration_rows(manifest_type()))}
     keys |= {key.rpartition(".")[0] for key in keys}
-    sections = "auth|data|events|journal|log|metrics|server|streams|triggers|views"
+    sections = "auth|data|events|journal|log|metrics|server|sources|streams|triggers|views"
     named = {code for code in inline_code(page) if re.fullmatch(rf"(?:{sections})(?:\.[a-z][A-Za-z\[\]]*)+", code)}
     assert named - keys == set()
 

@@ -12,8 +12,10 @@ from tests.docs.markdown import ROOT, blocks
 README = ROOT / "README.md"
 PIPE = ROOT / "docs/how-to/pipe-of-a-stream-kernel.md"
 """Needs a file of commands and no broker; tests/docs/test_embedded_pages.py runs it."""
-CONTRACTS = [ROOT / "docs/reference" / page for page in ("skyra.md", "pixel.md", "cloudevents.md")]
-HOW_TO = sorted(set((ROOT / "docs/how-to").glob("*.md")) - {PIPE})
+CONTRACTS = [ROOT / "docs/reference" / page for page in ("skyra.md", "pixel.md", "cloudevents.md", "sources.md")]
+EFFECTS = ROOT / "docs/how-to/add-effects.md"
+"""Needs an effect; tests/docs/test_add_effects.py runs it."""
+HOW_TO = sorted(set((ROOT / "docs/how-to").glob("*.md")) - {PIPE, EFFECTS})
 PAGES = [README, ROOT / "docs/reference/http.md", *CONTRACTS, *HOW_TO]
 ONE_DELIVERY = ROOT / "docs/how-to/replay-dead-letters.md"
 

@@ -1,6 +1,7 @@
 """`POST /plugin/events`: one receipt for one key, whatever is sent however often (001)."""
 
 import asyncio
+import gzip
 import json
 import resource
 import zlib
@@ -114,7 +115,10 @@ async def test_out_of_order_and_repeated_posts_give_the_same_receipts_and_server
         (request(), {"Content-Type": "application/x-www-form-urlencoded"}, "request_invalid"),
         (request(), {"Content-Type": "text/plain"}, "request_invalid"),
         (zlib.compress(request()), {"Content-Encoding": "deflate"}, "request_invalid"),
+        (gzip.compress(request()), {"Content-Encoding": "gzip"}, "request_invalid"),
         (b"\x1f\x8b\x08\x00", {"Content-Encoding": "identity"}, "request_invalid"),
+        (request().replace(b"ManiaPlanet", b"Mania\xff"), {}, "request_invalid"),
+        (request(payload={"x": json.loads("[" * 65 + "]" * 65)}), {}, "request_invalid"),
         (b"envelope=1", {}, "request_invalid"),
         (b"", {}, "request_invalid"),
         (request()[:-3], {}, "request_invalid"),
