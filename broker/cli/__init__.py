@@ -23,6 +23,8 @@ import_      bring the events of an outbox that was carried here
 backup       copy the journal, and verify a copy
 config       check and show the configuration
 token        make tokens
+service      the broker under systemd
+  unit         the unit
 exits        the exit codes
 groups       groups of commands: the name that was meant, and quiet ends
 names        names of streams as arguments
@@ -48,6 +50,7 @@ from broker.cli.pipe import pipe
 from broker.cli.pub import pub
 from broker.cli.receipts import receipts
 from broker.cli.serve import serve
+from broker.cli.service import service
 from broker.cli.streams import streams
 from broker.cli.sub import sub
 from broker.cli.tail import tail
@@ -91,3 +94,4 @@ main.add_command(backup)
 main.add_command(verify)
 main.add_command(config)
 main.add_command(token)
+main.add_command(service)
