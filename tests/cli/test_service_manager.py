@@ -3,13 +3,13 @@
 import asyncio
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Connect, StartBroker
+from tests.support.disk import preload
 from tests.support.events import body
 from tests.support.process import PATIENCE_SECONDS, until
 
@@ -57,34 +57,12 @@ class Manager:
 
 ALIVE = {"WATCHDOG": "1"}
 
-HANGING = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <unistd.h>
-/* A disk that does not answer: a sync waits as long as the file is there. */
-int fdatasync(int fd) {
-    while (access(getenv("HANG"), F_OK) == 0) usleep(1000);
-    return ((int (*)(int))dlsym(RTLD_NEXT, "fdatasync"))(fd);
-}
-"""
-
 
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[Manager]:
     manager = Manager(tmp_path / "notify")
     yield manager
     manager.close()
-
-
-@pytest.fixture
-def hanging_sync(tmp_path: Path) -> Path:
-    """A library that makes fdatasync hang while a file exists."""
-    source, library = tmp_path / "hang.c", tmp_path / "hang.so"
-    source.write_text(HANGING)
-    command = ["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
-    subprocess.run(command, check=True, capture_output=True)
-    return library
 
 
 def test_systemd_is_told_ready_alive_reloading_and_stopping(broker_process: StartBroker, manager: Manager) -> None:
@@ -120,11 +98,11 @@ def test_a_broker_that_cannot_start_is_never_ready(broker_process: StartBroker, 
 
 
 async def test_a_commit_that_hangs_starves_the_watchdog_and_the_loop_lives_on(
-    broker_process: StartBroker, manager: Manager, connect: Connect, hanging_sync: Path, tmp_path: Path
+    broker_process: StartBroker, manager: Manager, connect: Connect, tmp_path: Path
 ) -> None:
     """The broker answers `/livez` all the time: a timer on the loop would feed the watchdog for ever."""
     hang = tmp_path / "hang"
-    broker = broker_process(env=manager.environment | {"LD_PRELOAD": str(hanging_sync), "HANG": str(hang)})
+    broker = broker_process(env=manager.environment | preload(tmp_path, hangs=hang))
     assert manager.hear_but(ALIVE)["READY"] == "1"
     client = await connect(broker.url)
     await client.enqueue("e-1")
