@@ -9,7 +9,8 @@ from tests.docs.markdown import PAGES, ROOT, anchors, blocks, inline_code, links
 
 SUFFIXES = "h|in|md|pxd|py|pyi|pyx|toml|yaml"
 FOLDERS = r"\.ci|_fast|bench|broker|docs|edge|tests"
-FILES_OF_A_READER = {"consumer.py", "courier.yaml", "program.py", "/etc/courier-edge.toml", "q.in"}
+FILES_OF_A_READER = {"consumer.py", "courier.yaml", "program.py", "/etc/courier-edge.toml", "/etc/courier/courier.yaml",
+                     "/etc/courier/tokens.yaml", "q.in"}  # fmt: skip
 """Files of examples, which whoever follows them makes; and a figure whose name looks like a file."""
 
 
