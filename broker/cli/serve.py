@@ -82,7 +82,6 @@ async def _serve(config: Config, read: Callable[[], LoadedConfig]) -> int:
     reload = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.set)
     reloading = asyncio.create_task(_reload_when(reload, app, read, manager))
-    alive = asyncio.create_task(manager.keep_alive(app.journal.come_round))
     click.echo(f"courier listens on {app.server.address}, journal in {app.journal.path}")
     click.echo(f"acknowledged means: {app.promise}")
     if app.grpc is not None:
@@ -90,6 +89,7 @@ async def _serve(config: Config, read: Callable[[], LoadedConfig]) -> int:
     gc.collect()
     gc.freeze()
     manager.tell(f"READY=1\nSTATUS=listens on {app.server.address}")
+    alive = asyncio.create_task(manager.keep_alive(app.journal.come_round))
     failed: asyncio.Future[bool] = asyncio.ensure_future(app.failed.wait())
     await asyncio.wait([stop, failed], return_when=asyncio.FIRST_COMPLETED)
     if failed.done():

@@ -11,6 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from broker.cli import main
+from broker.cli.unit import WATCHDOG_SECONDS
+from broker.journal.backoff import BASE_SECONDS, CAP_SECONDS
+from broker.journal.writer import ROOM_LOOK_SECONDS
+from broker.limits import COMMIT_LINGER_MS_MAX
 from tests.conftest import Connect
 from tests.support.process import BrokerProcess, courier
 
@@ -81,6 +85,12 @@ def let_through(name: str) -> set[str]:
     members = [line.strip() for line in printed.stdout.splitlines()[1:]]
     below = (let_through(each) for each in members if each.startswith("@"))
     return {each for each in members if each and each[0] not in "@#"}.union(*below)
+
+
+def test_the_watchdog_is_more_patient_than_any_pause_of_the_writer() -> None:
+    """It is fed at half its interval, once the writer has come round: after a linger, or before another attempt."""
+    pauses = COMMIT_LINGER_MS_MAX / 1000, CAP_SECONDS + BASE_SECONDS, ROOM_LOOK_SECONDS
+    assert sum(pauses) < WATCHDOG_SECONDS / 2
 
 
 def test_settings_and_tokens_are_named_where_they_are(tmp_path: Path) -> None:

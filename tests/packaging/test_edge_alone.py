@@ -102,6 +102,15 @@ def test_on_armv7l_nothing_is_required_that_has_no_wheel_there() -> None:
     assert {name.lower() for name in WITHOUT_A_WHEEL} & {name.lower() for name in required} == set()
 
 
+@pytest.mark.parametrize("module", ["_fast", "msgspec", "uvloop", "yaml"])
+def test_the_command_of_the_broker_says_why_it_cannot_run_there(tmp_path: Path, module: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SITE.replace(repr(NOT_THERE), repr((module,))))
+    path = f"{tmp_path}:{ROOT}"
+    done = python(os.environ | {"PYTHONPATH": path}, "-m", "broker", "serve", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"courier: {module} is not installed, and the broker needs it. 32-bit systems")
+
+
 @pytest.mark.parametrize(("machine", "code"), [("armv7l", 0), ("aarch64", 1)])
 def test_without_a_compiler_only_a_32_bit_pi_is_content(machine: str, code: int, tmp_path: Path) -> None:
     program = (
