@@ -14,10 +14,10 @@ COMPILED_SOURCES := $(wildcard _fast/*.pyx _fast/*.pxd _fast/*.h broker/front/sk
 DEBUG_TREE := build/debug
 SPREAD = --numprocesses $(JOBS) --dist worksteal
 
-.PHONY: help serve test test-debug check bench gates bench-latency bench-long bench-edge torture wheel edge-wheel clean
+.PHONY: help serve test test-debug check bench gates bench-latency bench-long bench-edge bench-board torture wheel edge-wheel arm64 clean
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -79,6 +79,9 @@ bench-long: $(VENV)/.built ## Benchmarks that grow a ledger to 10 million rows (
 bench-edge: $(VENV)/.built ## Measure the edge: ARGS=puts, drain or fleet
 	@$(BIN)/python -m bench.edge $(ARGS)
 
+bench-board: $(VENV)/.built ## Measure what a small board asks about: memory, start-up, what journal.lingerMs gives on a slow disk
+	@$(BIN)/python -m bench.board $(ARGS)
+
 torture: $(VENV)/.built ## Crash, power-cut and property tests, for much longer
 	@COURIER_WORKLOAD=torture HYPOTHESIS_PROFILE=torture $(BIN)/pytest tests/adversity tests/journal tests/fast --timeout 0 $(ARGS)
 
@@ -88,6 +91,9 @@ wheel: $(VENV)/.dependencies ## Build the sdist and the wheel into dist/
 edge-wheel: $(VENV)/.dependencies ## Build the wheel of the edge alone, in plain Python for any Pi, into dist/
 	@rm -rf build/edge && mkdir -p build && cp -r edge build/edge
 	@$(BIN)/python -m build --wheel --outdir dist build/edge
+
+arm64: $(VENV)/.built ## Build the wheel for arm64, install it in a clean Debian for arm64 under emulation, and run it there (root)
+	@$(BIN)/python -m tests.packaging.arm64
 
 clean: ## Remove everything that was built (never $(DATA))
 	rm -rf $(VENV) build dist *.egg-info _fast/*.so _fast/*.c broker/front/skyra_v1/skyra_pb2*

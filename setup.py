@@ -2,6 +2,7 @@
 
 import logging
 import os
+import platform
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -26,6 +27,8 @@ DIRECTIVES = {
 MACROS = [("COURIER_DEBUG_BUILD", "1")] if DEBUG else [("CYTHON_WITHOUT_ASSERTIONS", "1")]
 COMPILE = ["-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0", "-fno-plt"]
 LINK = [] if DEBUG else ["-Wl,-s"]
+# A 32-bit Pi has no wheels of what the broker requires, and no compiler: what is installed there is the edge.
+OPTIONAL = platform.machine() == "armv7l"
 MODULES = (
     "answers",
     "build_flavour",
@@ -116,11 +119,12 @@ class Sources(sdist):
         super().make_release_tree(base_dir, [name for name in files if Path(name) not in STUBS])
 
 
-setup(
-    cmdclass={"build": Build, "build_stubs": BuildStubs, "sdist": Sources},
-    ext_modules=cythonize(
-        extensions(),
-        compiler_directives=DIRECTIVES,
-        build_dir="build/cython-debug" if DEBUG else "build/cython",
-    ),
+modules = cythonize(
+    extensions(),
+    compiler_directives=DIRECTIVES,
+    build_dir="build/cython-debug" if DEBUG else "build/cython",
 )
+for module in modules:
+    module.optional = OPTIONAL  # Cython makes new extensions, and does not hand it on
+
+setup(cmdclass={"build": Build, "build_stubs": BuildStubs, "sdist": Sources}, ext_modules=modules)

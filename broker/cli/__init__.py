@@ -30,6 +30,8 @@ replay       recorded events, once more
 backup       copy the journal, and verify a copy
 config       check and show the configuration
 token        make tokens
+service      the broker under systemd
+  unit         the unit
 exits        the exit codes
 groups       groups of commands: the name that was meant, and quiet ends
 names        names of streams as arguments
@@ -58,6 +60,7 @@ from broker.cli.receipts import receipts
 from broker.cli.replay import replay
 from broker.cli.schedule import schedule
 from broker.cli.serve import serve
+from broker.cli.service import service
 from broker.cli.sources import sources
 from broker.cli.streams import streams
 from broker.cli.sub import sub
@@ -106,3 +109,4 @@ main.add_command(backup)
 main.add_command(verify)
 main.add_command(config)
 main.add_command(token)
+main.add_command(service)

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from broker.cli import exits
 from broker.config import Config, LoadedConfig, changed_keys, load
 from broker.errors import ConfigError
 from broker.logs import set_up
+from edge.notify import Notifier
 
 log = logging.getLogger("broker.serve")
 
@@ -49,6 +51,9 @@ def serve(file: Path | None, host: str | None, port: int | None, data: str | Non
 
     SIGHUP reads the configuration again and takes up its tokens: sockets of a token that was revoked are closed.
     Everything else that changed needs a restart, and the log says so. The file of events.log is opened anew.
+
+    Under systemd (Type=notify) it tells when it is ready, reloads and stops, and feeds the watchdog as long as commits
+    go on: 'courier service install' writes the unit.
     """
     flags = {"server.host": host, "server.port": port, "data": data}
 
@@ -75,11 +80,12 @@ def _warn_of_inactive_keys(loaded: LoadedConfig) -> None:
 
 
 async def _serve(config: Config, read: Callable[[], LoadedConfig]) -> int:
+    manager = Notifier()
     app = await App.start(config)
     stop = _stop_signals()
     reload = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.set)
-    reloading = asyncio.create_task(_reload_when(reload, app, read))
+    reloading = asyncio.create_task(_reload_when(reload, app, read, manager))
     click.echo(f"courier listens on {app.server.address}, journal in {app.journal.path}")
     click.echo(f"acknowledged means: {app.promise}")
     if app.grpc is not None:
@@ -87,19 +93,25 @@ async def _serve(config: Config, read: Callable[[], LoadedConfig]) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    manager.tell(f"READY=1\nSTATUS=listens on {app.server.address}")
+    alive = asyncio.create_task(manager.keep_alive(app.journal.come_round))
     failed: asyncio.Future[bool] = asyncio.ensure_future(app.failed.wait())
     await asyncio.wait([stop, failed], return_when=asyncio.FIRST_COMPLETED)
     if failed.done():
         _say_that_storage_failed(app)
+        manager.tell(f"STOPPING=1\nSTATUS=storage failed: {app.journal.health.fatal}")
         os._exit(exits.STORAGE)  # no clean end: closing the database could pretend that all is well
     failed.cancel()
     reloading.cancel()
+    manager.tell("STOPPING=1\nSTATUS=draining")
     log.info("draining")
     try:
         await asyncio.wait_for(app.drain(), timeout=config.server.drain_ms / 1000)
     except TimeoutError:
         log.error("not drained after %d ms; what was not acknowledged may or may not be stored", config.server.drain_ms)
         return exits.FAILED
+    finally:
+        alive.cancel()
     if app.journal.health.fatal is not None:
         _say_that_storage_failed(app)
         return exits.STORAGE
@@ -107,24 +119,31 @@ async def _serve(config: Config, read: Callable[[], LoadedConfig]) -> int:
     return 0
 
 
-async def _reload_when(asked: asyncio.Event, app: App, read: Callable[[], LoadedConfig]) -> None:
-    """Each time, take up what can be changed while the broker runs. A file with problems changes nothing."""
+async def _reload_when(asked: asyncio.Event, app: App, read: Callable[[], LoadedConfig], manager: Notifier) -> None:
+    """Each time, take up what can be changed while the broker runs, and tell the service manager."""
     while await asked.wait():
         asked.clear()
-        app.reopen_logs()
-        try:
-            config = (await asyncio.to_thread(read)).config
-        except ConfigError as error:
-            for problem in error.problems:
-                log.error("the configuration was not reloaded: %s", problem)
-            continue
-        for key in changed_keys(app.config, config):
-            if key != "auth.tokens":
-                log.warning("%s has changed in the configuration; it needs a restart", key)
-        if app.config.auth.tokens and not config.auth.tokens:
-            log.warning("no tokens are left, so nobody is let in; a restart would let in everybody on this machine")
-        closed = await app.replace_tokens(config.auth)
-        log.info("the configuration was reloaded: %d tokens, %d sockets closed", len(config.auth.tokens), closed)
+        manager.tell(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+        await _reload(app, read)
+        manager.tell("READY=1")
+
+
+async def _reload(app: App, read: Callable[[], LoadedConfig]) -> None:
+    """A file with problems changes nothing."""
+    app.reopen_logs()
+    try:
+        config = (await asyncio.to_thread(read)).config
+    except ConfigError as error:
+        for problem in error.problems:
+            log.error("the configuration was not reloaded: %s", problem)
+        return
+    for key in changed_keys(app.config, config):
+        if key not in ("auth.tokens", "auth.tokensFile"):
+            log.warning("%s has changed in the configuration; it needs a restart", key)
+    if app.config.auth.tokens and not config.auth.tokens:
+        log.warning("no tokens are left, so nobody is let in; a restart would let in everybody on this machine")
+    closed = await app.replace_tokens(config.auth)
+    log.info("the configuration was reloaded: %d tokens, %d sockets closed", len(config.auth.tokens), closed)
 
 
 def _say_that_storage_failed(app: App) -> None:

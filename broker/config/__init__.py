@@ -11,6 +11,7 @@ keys        what a key is called in a message, in the environment and on the com
 problems    where each value came from, and one line for each thing that is wrong
 document    the YAML file as plain values with their lines
 layers      file, environment and flags, laid over each other
+tokens_file the tokens of auth.tokensFile, behind those of auth.tokens
 check       each value against the schema
 relations   values against each other
 trigger     one rule by itself, checked as one of the file would be

@@ -6,13 +6,17 @@ keys silently, knows no lines, and would expand a few aliases into more values t
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path as FilePath
+from typing import TypeVar
 
 import yaml
 
 from broker.config.keys import Path, printable
 from broker.config.problems import REFUSED, Findings, Source, found
 from broker.limits import CONFIG_FILE_BYTES_MAX, CONFIG_VALUES_MAX, JSON_DEPTH_MAX
+
+T = TypeVar("T")
 
 _TAG = "tag:yaml.org,2002:"
 _RESOLVERS = {
@@ -45,6 +49,25 @@ class _TooMuchError(Exception):
 
 def read_document(path: FilePath, findings: Findings) -> dict[str, object]:
     """The values of a file. What is wrong with it goes to `findings`, and what could be read is still returned."""
+
+    def build(builder: "_Builder", node: yaml.Node) -> dict[str, object] | None:
+        return builder.mapping(node, ()) if isinstance(node, yaml.MappingNode) else None
+
+    return _read(path, findings, build, "a mapping") or {}
+
+
+def read_list(path: FilePath, findings: Findings, place: Path, first: int) -> list[object]:
+    """The entries of a file that is a list, which will stand at `place` from index `first` on; otherwise likewise."""
+
+    def build(builder: "_Builder", node: yaml.Node) -> list[object] | None:
+        return builder.items(node, place, first) if isinstance(node, yaml.SequenceNode) else None
+
+    return _read(path, findings, build, "a list") or []
+
+
+def _read(
+    path: FilePath, findings: Findings, build: Callable[["_Builder", yaml.Node], T | None], expected: str
+) -> T | None:
     label = printable(str(path))
     try:
         with path.open("rb") as file:
@@ -52,28 +75,24 @@ def read_document(path: FilePath, findings: Findings) -> dict[str, object]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         findings.problems.append(f"{label}: cannot be read: {reason}")
-        return {}
+        return None
     if len(content) > CONFIG_FILE_BYTES_MAX:
         findings.problems.append(f"{label}: is larger than {CONFIG_FILE_BYTES_MAX} bytes")
-        return {}
+        return None
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         findings.problems.append(f"{label}:{line}: is not UTF-8")
-        return {}
-    return _parse(text, label, findings)
-
-
-def _parse(text: str, label: str, findings: Findings) -> dict[str, object]:
+        return None
     try:
         node = yaml.compose(text, Loader=_Loader)
         if node is None or node.tag == f"{_TAG}null":
-            return {}
-        if isinstance(node, yaml.MappingNode):
-            return _Builder(label, findings).mapping(node, ())
-        kind = "a list" if isinstance(node, yaml.SequenceNode) else "a single value"
-        problem = f":{_line(node)}: expected a mapping at the top, found {kind}"
+            return None
+        values = build(_Builder(label, findings), node)
+        if values is not None:
+            return values
+        problem = f":{_line(node)}: expected {expected} at the top, found {_kind(node)}"
     except yaml.MarkedYAMLError as error:
         place = f":{error.problem_mark.line + 1}:{error.problem_mark.column + 1}" if error.problem_mark else ""
         reason = _ALIAS_NAME.sub(r"\1", ", ".join(filter(None, (error.context, error.problem))))
@@ -86,7 +105,12 @@ def _parse(text: str, label: str, findings: Findings) -> dict[str, object]:
     except _TooMuchError as error:
         problem = f": {error}"
     findings.problems.append(label + problem)
-    return {}
+    return None
+
+
+def _kind(node: yaml.Node) -> str:
+    names = {yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list"}
+    return next((name for kind, name in names.items() if isinstance(node, kind)), "a single value")
 
 
 class _Builder:
@@ -112,6 +136,10 @@ class _Builder:
             values[key] = self._value(value_node, below)
         return values
 
+    def items(self, node: yaml.SequenceNode, path: Path, first: int = 0) -> list[object]:
+        """The values of a list, whose first entry has this index."""
+        return [self._item(item, (*path, index)) for index, item in enumerate(node.value, first)]
+
     def _value(self, node: yaml.Node, path: Path) -> object:
         # An alias counts each time it is used, and long text by its length: the size is that of the result.
         self._size += 1 + (len(node.value) // 64 if isinstance(node, yaml.ScalarNode) else 0)
@@ -122,7 +150,7 @@ class _Builder:
         if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
             return self.mapping(node, path)
         if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
-            return [self._item(item, (*path, index)) for index, item in enumerate(node.value)]
+            return self.items(node, path)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
         return self._refuse(node, path, _HAS_TAG)

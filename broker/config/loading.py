@@ -13,6 +13,7 @@ from broker.config.layers import read_layers
 from broker.config.problems import Findings
 from broker.config.relations import check_relations, name_tokens
 from broker.config.schema import Config
+from broker.config.tokens_file import add_tokens
 from broker.errors import ConfigError
 
 DEFAULT = "default"
@@ -24,6 +25,8 @@ class LoadedConfig:
 
     config: Config
     origin: dict[str, str]
+    tokens_of_file: int = 0
+    """How many of the tokens, the last ones, are those of `auth.tokensFile`."""
 
     def keys_set(self) -> dict[str, str]:
         """The origin of every value that is not a default."""
@@ -48,13 +51,14 @@ def load(path: FilePath | None, environ: Mapping[str, str], flags: Mapping[str, 
     """
     findings = Findings()
     values = read_layers(path, environ, flags, findings)
+    tokens_of_file = add_tokens(values, findings)
     checked = check_values(values, findings)
     name_tokens(checked)
     check_relations(checked, findings)
     if findings.problems:
         raise ConfigError(findings.problems)
     config = msgspec.convert(checked, Config)
-    return LoadedConfig(config, _origins(config, values, findings))
+    return LoadedConfig(config, _origins(config, values, findings), tokens_of_file)
 
 
 def from_values(values: Mapping[str, object]) -> Config:

@@ -30,6 +30,7 @@ from broker.config.parts import (
     StoredBytes,
     StreamPattern,
     TokenHash,
+    TokensFile,
 )
 from broker.config.sources import Sources
 from broker.config.triggers import Trigger
@@ -255,6 +256,10 @@ class Auth(Section, frozen=True, kw_only=True):
     tokens: Annotated[
         tuple[Token, ...], Meta(description="The known tokens. Empty: this machine only, without a token.")
     ] = ()
+    tokens_file: Annotated[
+        TokensFile | None,
+        Meta(description="A YAML list of more such entries, relative to the working directory; null: none."),
+    ] = None
 
 
 class Log(Section, frozen=True, kw_only=True):

@@ -24,6 +24,9 @@ def as_json(loaded: LoadedConfig, *, with_origin: bool = False) -> str:
 
 def _shown(loaded: LoadedConfig) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(loaded.config)
+    tokens = shown["auth"]["tokens"]
+    # Those of the file stay there: `tokensFile` stands for them, and would bring them a second time.
+    shown["auth"]["tokens"] = tokens[: len(tokens) - loaded.tokens_of_file]
     for token in shown["auth"]["tokens"]:
         if "token" in token:
             token["token"] = TOKEN_MASK

@@ -38,6 +38,9 @@ T = TypeVar("T")
 FLUSH_CHANGES_SECONDS = 0.05
 """How long an acknowledgement waits for events to be committed with. Losing one means a redelivery, no more."""
 
+COME_ROUND_LOOK_SECONDS = 0.05
+"""How often to look whether the writer has come round: it has at once, unless it is in the middle of a commit."""
+
 STALLED_RETRY_SECONDS = 5
 """When to send again while the journal is past its budget of attempts: that is how often it tries itself."""
 
@@ -201,6 +204,16 @@ class Journal:
         receipts = await self.append((), job)
         result: T = receipts.job_result
         return result
+
+    async def come_round(self) -> None:
+        """Return when the writer thread has turned since this was called: commits go on, or are tried again.
+
+        One that hangs in a commit does not return, however alive the loop is; nor does this, if the loop is not.
+        """
+        before = self._writer.turns
+        self._writer.nudge()
+        while self._writer.turns == before:  # noqa: ASYNC110 - the writer is a thread, and should not pay for this
+            await asyncio.sleep(COME_ROUND_LOOK_SECONDS)
 
     @property
     def lagging(self) -> bool:

@@ -108,6 +108,8 @@ class Writer:
         self._waiting = False
         self._submitted = 0
         self._taken = 0
+        self.turns = 0
+        """How often this thread has come round: for more work, or to one more attempt at a commit."""
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="courier-writer", daemon=True)
@@ -145,6 +147,11 @@ class Writer:
         if self._waiting:
             self._wake.put(None)
 
+    def nudge(self) -> None:
+        """Make a writer that waits for work come round once."""
+        if self._waiting:
+            self._wake.put(None)
+
     def stop(self) -> None:
         """Commit what is queued, then end the thread and close the connection. Blocks until that is done."""
         self._changes_due = True
@@ -164,6 +171,7 @@ class Writer:
 
     def _next_round(self) -> bool:
         """Wait for work and commit it; False when there is none left and the writer is to stop."""
+        self.turns += 1
         if not self._has_work():
             # The loop looks at `_waiting` after it has queued; this thread looks at the queue after it
             # has said that it waits. So one of the two sees the other. A wake-up too many does no harm.
@@ -252,6 +260,7 @@ class Writer:
 
     def _try(self, batch: Batch, attempt: int) -> bool:
         """One attempt; True when the batch is settled, one way or the other."""
+        self.turns += 1
         if self._health.fatal is not None:
             batch.error = StorageFailed(self._health.fatal)
             return True

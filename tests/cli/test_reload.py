@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,3 +187,29 @@ async def test_first_tokens_close_the_sockets_of_those_without(broker_process: S
         assert (await subscriber.error())["code"] == "unauthorized"
         assert await subscriber.close_code() == 4401
     assert (await client.post(body(), bearer("first"))).status == 200
+
+
+async def test_the_tokens_of_a_file_of_their_own_are_taken_up_too(
+    broker_process: StartBroker, connect: Connect, tmp_path: Path
+) -> None:
+    file = tmp_path / "tokens.yaml"
+    file.write_text(yaml.safe_dump([token("good"), token("bad")]))
+    settings: dict[str, Any] = {"auth": {"tokensFile": str(file)}}
+    broker = broker_process(config=settings)
+    client = await connect(broker.url)
+    async with client.subscribe(headers=bearer("bad")) as bad, client.subscribe(headers=bearer("good")) as good:
+        file.write_text(yaml.safe_dump([token("good"), token("new")]))
+        await reload(broker, settings)
+        assert (await bad.error())["message"] == "the token 'bad' was revoked"
+        assert await bad.close_code() == 4401
+        assert (await client.post(body("e-1"), bearer("new"))).status == 200
+        await good.credit(1)
+        assert await good.ids(1) == ["e-1"]
+        file.write_text("- name")
+        await reload(broker, settings, says="the configuration was not reloaded")
+        assert (await client.post(body("e-2"), bearer("new"))).status == 200
+        moved = tmp_path / "moved.yaml"
+        moved.write_text(yaml.safe_dump([token("good")]))
+        await reload(broker, {"auth": {"tokensFile": str(moved)}})
+    assert not [line for line in broker.stderr_lines if "needs a restart" in line]
+    assert_error(await client.post(body("e-3"), bearer("new")), 401, "unauthorized")

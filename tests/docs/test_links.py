@@ -10,7 +10,8 @@ from tests.docs.markdown import PAGES, ROOT, anchors, blocks, inline_code, links
 SUFFIXES = "h|in|md|pxd|py|pyi|pyx|toml|yaml"
 FOLDERS = r"\.ci|_fast|bench|broker|docs|edge|tests"
 FILES_OF_A_READER = {
-    *("consumer.py", "courier.yaml", "extension.py", "manifest.yaml", "program.py", "/etc/courier-edge.toml", "q.in")
+    *("consumer.py", "courier.yaml", "extension.py", "manifest.yaml", "program.py", "q.in"),
+    *("/etc/courier-edge.toml", "/etc/courier/courier.yaml", "/etc/courier/tokens.yaml"),
 }
 """Files of examples, which whoever follows them makes; and a figure whose name looks like a file."""
 

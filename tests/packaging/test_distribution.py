@@ -1,6 +1,7 @@
 """The wheel holds what runs, the sdist holds what builds it, and both give the same wheel."""
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -9,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from _fast import DEBUG_BUILD
 
@@ -44,6 +46,14 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (tree,) = unpacked.iterdir()
     (made,) = build(tree, tmp_path_factory.mktemp("wheel"), "--wheel")
     return made
+
+
+def tool(name: str, *arguments: str) -> str:
+    """Run a tool of this environment; what it prints."""
+    command = [Path(sys.executable).with_name(name), *arguments]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
 
 
 def names(wheel: Path) -> set[str]:
@@ -100,3 +110,35 @@ def test_the_installed_wheel_runs_where_the_sources_are_not(wheel: Path, tmp_pat
         [environment / "bin/python", "-c", code], cwd=tmp_path, env=clean, capture_output=True, text=True, check=False
     )
     assert result.stdout.strip() == f"False {site}/_fast/__init__.py", result.stderr
+
+
+def test_twine_and_check_wheel_contents_find_nothing(sdist: Path, wheel: Path) -> None:
+    tool("twine", "check", "--strict", str(sdist), str(wheel))
+    tool("check-wheel-contents", str(wheel))
+
+
+def test_the_wheel_needs_no_library_but_libc(wheel: Path) -> None:
+    said = tool("auditwheel", "show", str(wheel))
+    needed = re.search(r"shared libraries: (.*?) with\s+versions", said, re.DOTALL)
+    assert needed is not None, said
+    assert needed[1] == "libc.so.6"
+    tag = re.search(r'platform tag: "manylinux_2_(\d+)_', " ".join(said.split()))
+    assert tag is not None, said
+    assert int(tag[1]) <= 28, "Raspberry Pi OS 11, the oldest that is looked after, has glibc 2.31"
+
+
+def test_the_modules_have_no_symbols_and_the_wheel_is_small(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        modules = [name for name in archive.namelist() if name.endswith(".so")]
+        archive.extractall(tmp_path, modules)
+    assert len(modules) == len(MODULES)
+    for module in modules:
+        with (tmp_path / module).open("rb") as file:
+            elf = ELFFile(file)
+            sections = [section.name for section in elf.iter_sections()]
+            tags = elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")
+            needed = {tag.needed for tag in tags}
+        assert [library for library in needed if not library.startswith(("libc.so.", "ld-linux"))] == []
+        assert ".dynsym" in sections
+        assert not {name for name in sections if name == ".symtab" or name.startswith(".debug")}
+    assert wheel.stat().st_size < 1_200_000, "what a wheel weighs is said in docs/explanation/dependencies.md"

@@ -32,4 +32,15 @@ def test_serve_takes_port_and_data_directory() -> None:
 
 def test_help_lists_every_target() -> None:
     listed = {line.split()[1] for line in make("help").splitlines()}
-    assert {"serve", "test", "test-debug", "check", "bench", "torture", "wheel", "clean"} <= listed
+    assert {
+        "serve",
+        "test",
+        "test-debug",
+        "check",
+        "bench",
+        "torture",
+        "wheel",
+        "arm64",
+        "bench-board",
+        "clean",
+    } <= listed

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -54,10 +54,11 @@ class BrokerProcess:
         file: Path | None = None,
         port: int = 0,
         env: Mapping[str, str] | None = None,
+        tracer: Sequence[str] = (),
     ) -> None:
         self.data = data
         home = data.parent
-        command = [sys.executable, "-m", "broker", "serve", "--port", str(port), "--data", str(data)]
+        command = [*tracer, sys.executable, "-m", "broker", "serve", "--port", str(port), "--data", str(data)]
         if config is not None:
             file = home / f"{data.name}.yaml"
             file.write_text(yaml.safe_dump(dict(config)))
