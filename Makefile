@@ -14,7 +14,7 @@ COMPILED_SOURCES := $(wildcard _fast/*.pyx _fast/*.pxd _fast/*.h broker/front/sk
 DEBUG_TREE := build/debug
 SPREAD = --numprocesses $(JOBS) --dist worksteal
 
-.PHONY: help serve test test-debug check bench gates bench-latency bench-long bench-edge torture wheel edge-wheel clean
+.PHONY: help serve test test-debug check bench bench-full bench-parts gates bench-latency bench-long bench-edge torture wheel edge-wheel clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -64,7 +64,13 @@ check: $(VENV)/.built ## Lint, type-check, check the layers and the tidiness of 
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/pytest --quiet tests/tidy
 
-bench: $(VENV)/.built ## Run the benchmarks
+bench: $(VENV)/.built ## Run the benchmarks, in three minutes; ARGS='ws-1 http' for some of them
+	@$(BIN)/python -m bench $(ARGS)
+
+bench-full: $(VENV)/.built ## All of the benchmarks, with every size
+	@$(BIN)/python -m bench --full $(ARGS)
+
+bench-parts: $(VENV)/.built ## Measure the compiled structures and the journal by themselves
 	@$(BIN)/pytest bench --benchmark-only --benchmark-columns=median,ops,rounds $(ARGS)
 
 gates: $(VENV)/.built ## Check the ratios that the benchmarks promise

@@ -1,0 +1,155 @@
+"""Events in: sent, committed, acknowledged; the broker beside bare handlers that only parse and answer."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+from bench.load.drive import Timed, drive
+from bench.load.events import Shape
+from bench.load.lines import Cargo, Producer
+from bench.results import Table, table_of
+from bench.settings import Settings
+from bench.systems.bare import bare
+from bench.systems.courier import check_ledger, courier
+from bench.turns import Contender, Turn, in_turns
+from bench.wire import http, websocket
+
+HTTP_CONNECTIONS = 32
+SOCKETS = 4
+WINDOW = 1_000
+"""How many events each socket has unanswered: together, what the ingest queue of a broker holds."""
+
+Pack = Callable[[Sequence[int]], Cargo]
+
+
+def share(first: int, count: int, connections: int, step: int) -> list[range]:
+    """The numbers of each connection: runs of about the same length, each a multiple of `step`."""
+    units = count // step
+    cuts = [first + units * place // connections * step for place in range(connections + 1)]
+    return [range(start, end) for start, end in pairwise(cuts) if end > start]
+
+
+def over_http(port: int, pack: Pack, connections: int = HTTP_CONNECTIONS, step: int = 1) -> Turn:
+    """Requests on so many connections, one under way on each."""
+
+    def turn(first: int, count: int) -> Timed:
+        cargoes = [pack(numbers) for numbers in share(first, count, connections, step)]
+        return _run([Producer(http.connect(port), cargo, step) for cargo in cargoes])
+
+    return turn
+
+
+def over_sockets(port: int, pack: Pack, step: int, sockets: int = SOCKETS, window: int = WINDOW) -> Turn:
+    """Frames on so many WebSockets, each with a window of unanswered events."""
+
+    def turn(first: int, count: int) -> Timed:
+        cargoes = [pack(numbers) for numbers in share(first, count, sockets, step)]
+        return _run([_dial(port, cargo, window) for cargo in cargoes])
+
+    return turn
+
+
+def _dial(port: int, cargo: Cargo, window: int) -> Producer:
+    connection, received = websocket.open_socket(port, "/v1/publish")
+    return Producer(connection, cargo, window, received)
+
+
+def _run(producers: Sequence[Producer]) -> Timed:
+    try:
+        timed = drive(producers)
+        for producer in producers:
+            producer.check()
+        return timed
+    finally:
+        for producer in producers:
+            producer.close()
+
+
+@contextmanager
+def _courier(directory: Path, make: Callable[[int], Turn]) -> Iterator[Turn]:
+    """A broker whose ledger must have what was acknowledged, at the end."""
+    acknowledged = 0
+    with courier(directory) as broker:
+        plain = make(broker.port)
+
+        def turn(first: int, count: int) -> Timed:
+            nonlocal acknowledged
+            timed = plain(first, count)
+            acknowledged += count
+            return timed
+
+        yield turn
+    check_ledger(directory, acknowledged, unfinished=acknowledged)
+
+
+@contextmanager
+def _bare(_directory: Path, make: Callable[[int], Turn]) -> Iterator[Turn]:
+    with bare() as port:
+        yield make(port)
+
+
+BARE = "bare aiohttp handler"
+BARE_NOTE = "only parses and answers: keeps nothing"
+
+
+def http_contenders(shape: Shape) -> list[Contender]:
+    """`POST /v1/enqueue`, one event a request."""
+
+    def make(port: int) -> Turn:
+        return over_http(port, lambda numbers: http.one_each(shape, numbers))
+
+    return [
+        Contender("Courier", lambda directory: _courier(directory, make)),
+        Contender(BARE, lambda directory: _bare(directory, make), note=BARE_NOTE),
+    ]
+
+
+def socket_contenders(shape: Shape, per_frame: int) -> list[Contender]:
+    """`WS /v1/publish`, so many events a frame."""
+
+    def maker(acked_each: bool) -> Callable[[int], Turn]:
+        def pack(numbers: Sequence[int]) -> Cargo:
+            return websocket.publishing(shape, numbers, per_frame, acked_each=acked_each)
+
+        return lambda port: over_sockets(port, pack, per_frame)
+
+    return [
+        Contender("Courier", lambda directory: _courier(directory, maker(True)), per_frame),
+        Contender(
+            BARE,
+            lambda directory: _bare(directory, maker(per_frame == 1)),
+            per_frame,
+            BARE_NOTE if per_frame == 1 else f"{BARE_NOTE}; one answer for a whole frame",
+        ),
+    ]
+
+
+TEXT = "Each event has {size} bytes, is new, and is acknowledged after its commit. {how}"
+
+
+def http_one(settings: Settings) -> Iterator[Table]:
+    """`POST /v1/enqueue`, one event a request, beside a bare handler."""
+    standings = in_turns(http_contenders(Shape()), settings.plan, settings.directory)
+    how = f"{HTTP_CONNECTIONS} connections that stay open, one request under way on each."
+    yield table_of(
+        "http",
+        "POST /v1/enqueue, one event a request",
+        TEXT.format(size=Shape().size, how=how),
+        standings,
+        goals={("Courier", BARE): "≥ 0.8"},
+    )
+
+
+def sockets(settings: Settings, per_frame: int, goal: str = "") -> Iterator[Table]:
+    """`WS /v1/publish`, so many events a frame, beside a bare handler."""
+    standings = in_turns(socket_contenders(Shape(), per_frame), settings.plan, settings.directory)
+    how = f"{SOCKETS} sockets, each with up to {WINDOW:,} events unanswered."
+    count = "one event" if per_frame == 1 else f"{per_frame} events"
+    yield table_of(
+        f"ws-{per_frame}",
+        f"WS /v1/publish, {count} a frame",
+        TEXT.format(size=Shape().size, how=how),
+        standings,
+        goals={("Courier", BARE): goal},
+    )
