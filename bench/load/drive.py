@@ -7,7 +7,7 @@ counted by a search in what was read. So one core of Python drives more than any
 import gc
 import select
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -85,16 +85,21 @@ class Timed(NamedTuple):
     """How much of it the load generator was at work: near 1, it is the generator that was measured."""
 
 
-def drive(lines: Sequence[Line], *, stall_seconds: float = STALL_SECONDS) -> Timed:
-    """Run until every line is done."""
+def drive(
+    lines: Sequence[Line], until: Callable[[], bool] = lambda: True, *, stall_seconds: float = STALL_SECONDS
+) -> Timed:
+    """Run until every line is done and `until` holds, and the server has confirmed what it was told last."""
     loop = Loop(lines)
     try:
         with no_collections():
             started, worked = time.perf_counter(), time.process_time()
-            loop.start()
-            while not loop.done:
-                if not loop.step(stall_seconds):
-                    raise BenchmarkFailed(_stalled(lines, stall_seconds))
+            while True:
+                loop.start()
+                while not (loop.done and until()):
+                    if not loop.step(stall_seconds):
+                        raise BenchmarkFailed(_stalled(lines, stall_seconds))
+                if not [line for line in lines if line.finish()]:
+                    break
             seconds = time.perf_counter() - started
             return Timed(seconds, (time.process_time() - worked) / seconds)
     finally:
@@ -104,7 +109,8 @@ def drive(lines: Sequence[Line], *, stall_seconds: float = STALL_SECONDS) -> Tim
 def _stalled(lines: Sequence[Line], seconds: float) -> str:
     """What is missing, and what the first of those that wait heard last."""
     waiting = [line for line in lines if not line.done]
+    words = (waiting or lines)[0].last_words()
     return (
         f"nothing came for {seconds:.0f} s, and {len(waiting)} of {len(lines)} connections still wait; "
-        f"the last words to one of them: {waiting[0].last_words()}"
+        f"the last words to one of them: {words}"
     )

@@ -47,6 +47,10 @@ class Line(ABC):
     def done(self) -> bool:
         """Whether everything was sent and answered."""
 
+    def finish(self) -> bool:
+        """Everything is delivered: ask for what is still to be confirmed; whether that was not asked before."""
+        return False
+
     def last_words(self) -> str:
         """The end of what was received, for an error."""
         return self.inbox.all()[-300:].decode(errors="replace") or "none"

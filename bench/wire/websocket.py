@@ -7,6 +7,7 @@ from functools import partial
 
 from bench.failure import BenchmarkFailed
 from bench.load.events import Shape
+from bench.load.inbox import Inbox
 from bench.load.lines import Cargo
 from bench.wire.answers import ACKED, check_answers, check_count
 from bench.wire.http import connect
@@ -61,3 +62,37 @@ def publishing(shape: Shape, numbers: Sequence[int], per_frame: int, *, acked_ea
         frames = [frame(b"[" + b",".join(array) + b"]") for array in arrays]
     check = partial(check_answers, ACKED, numbers) if acked_each else partial(check_count, _MARKERS, len(frames))
     return Cargo(b"".join(frames), len(frames[0]), per_frame, MARKER, 1 if acked_each else per_frame, check)
+
+
+class Subscription:
+    """What a subscriber of the broker sends and receives; everything it takes is acknowledged at once, by sequence."""
+
+    _DELIVERED = re.compile(rb',"attempt":1,"seq":(\d+)\}')
+    _PING = frame(b"all", opcode=9)
+    _PONG = b"\x8a\x03all"
+
+    def __init__(self, credit: int) -> None:
+        self._credit = credit
+        self.finished = False
+
+    def opening(self) -> bytes:
+        return frame(b'{"credit":%d}' % self._credit)
+
+    def take(self, inbox: Inbox) -> tuple[int, bytes]:
+        new = inbox.new()
+        seqs = self._DELIVERED.findall(new)
+        if self._PONG in new:
+            self.finished = True
+        if not seqs:
+            return 0, b""
+        last = b'"seq":%b}' % seqs[-1]
+        inbox.scanned += new.rindex(last) + len(last)
+        keys = seqs[0] if len(seqs) == 1 else b"[%b]" % b",".join(seqs)
+        return len(seqs), frame(b'{"ack":%b}' % keys) + frame(b'{"credit":%d}' % len(seqs))
+
+    def finish(self) -> bytes:
+        """A ping: it is answered when all frames before it were obeyed."""
+        return self._PING
+
+    def envelopes(self, received: bytes, size: int) -> list[bytes]:
+        return [received[found.start() - size : found.start()] for found in self._DELIVERED.finditer(received)]
