@@ -8,6 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import msgspec
+
 from bench.failure import BenchmarkFailed
 from bench.results import Run, filesystem_of, run_of, save
 from bench.scenarios import SCENARIOS, SHORT
@@ -52,7 +54,7 @@ def run(given: argparse.Namespace) -> Run:
         with tempfile.TemporaryDirectory(dir=given.directory, prefix=f"{name}-") as home:
             for table in SCENARIOS[name](Settings(Path(home).resolve(), plan, given.full)):
                 print(as_text(table), end="\n\n", flush=True)
-                tables.append(table)
+                tables.append(msgspec.structs.replace(table, scenario=name))
     return run_of(tables, given.directory)
 
 

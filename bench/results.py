@@ -16,7 +16,7 @@ from bench.turns import Standing
 
 PACKAGES = ("courier-broker", "aiohttp", "uvloop", "orjson", "msgspec", "apsw")
 RATE, BUSY = "rate", "busy"
-COLUMN_OF_BUSY = "generator busy"
+COLUMN_OF_BUSY = "generator busy, %"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +55,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """`bars` of the first column, `percentiles` with a line for each row, or `curve` over `x`."""
     x: str = ""
     """The column over which a curve is drawn."""
+    scenario: str = ""
+    """What `python -m bench` is told to get it."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +96,7 @@ def table_of(
     rows = [
         Row(
             name=each.name,
-            figures={RATE: each.rate, BUSY: each.busy} if each.rates else {},
+            figures=_figures(each),
             rounds=each.rates,
             note=each.note,
             skipped=each.skipped,
@@ -106,9 +108,14 @@ def table_of(
         Ratio(of=first.name, to=each.name, value=first.ratio(each), goal=goals.get((first.name, each.name), ""))
         for each in others
     ]
-    return Table(
-        name=name, title=title, text=text, columns={RATE: unit, BUSY: COLUMN_OF_BUSY}, rows=rows, ratios=ratios
-    )
+    columns = {RATE: unit} | ({BUSY: COLUMN_OF_BUSY} if any(each.busy for each in standings) else {})
+    return Table(name=name, title=title, text=text, columns=columns, rows=rows, ratios=ratios)
+
+
+def _figures(standing: Standing) -> dict[str, float]:
+    if not standing.rates:
+        return {}
+    return {RATE: standing.rate} | ({BUSY: 100 * standing.busy} if standing.busy else {})
 
 
 def run_of(tables: Sequence[Table], directory: Path, versions: Mapping[str, str] | None = None) -> Run:

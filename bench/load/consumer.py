@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from bench.failure import BenchmarkFailed
+from bench.load.events import number_of
 from bench.load.inbox import READ_BYTES, Inbox
 from bench.load.lines import Line
 
@@ -87,6 +88,10 @@ class Consumer(Line):
     def envelopes(self, size: int) -> list[bytes]:
         """What it was delivered, in order."""
         return self.taking.envelopes(self.inbox.all(), size)
+
+    def numbers(self, size: int) -> list[int]:
+        """The numbers of the events that it was delivered, in order."""
+        return [number_of(envelope) for envelope in self.envelopes(size)]
 
 
 def check_deliveries(sent: Iterable[bytes], consumers: Sequence[Consumer], size: int) -> None:

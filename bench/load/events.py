@@ -45,6 +45,11 @@ def event_id(number: int) -> bytes:
     return b"e-%0*d" % (ID_DIGITS, number)
 
 
+def number_of(envelope: bytes) -> int:
+    """Which event an envelope is."""
+    return int(envelope[len(_HEAD) : len(_HEAD) + ID_DIGITS])
+
+
 def with_duplicates(first: int, count: int, share: float) -> list[int]:
     """So many numbers from `first` on, of which this share repeats an earlier one, at places that chance chose."""
     chance, numbers, fresh = random.Random(first), [], first

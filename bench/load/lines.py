@@ -69,10 +69,8 @@ class Cargo:
     """How long each unit is: a frame, a request, a command."""
     unit_events: int
     """How many events each unit has."""
-    marker: bytes
-    """What stands once in each answer."""
-    marker_events: int
-    """How many events one answer answers."""
+    answered: Callable[[Inbox], int]
+    """How many events the answers answer that came since it was asked last."""
     check: Callable[[bytes], None]
     """Raises BenchmarkFailed if what was received is not the answer to what was sent."""
 
@@ -80,6 +78,11 @@ class Cargo:
     def events(self) -> int:
         """How many events it has."""
         return len(self.out) // self.unit_bytes * self.unit_events
+
+
+def marked(marker: bytes, events: int = 1) -> Callable[[Inbox], int]:
+    """Answers that each have this once, for so many events."""
+    return lambda inbox: inbox.count(marker) * events
 
 
 class Producer(Line):
@@ -95,7 +98,7 @@ class Producer(Line):
         self._window_units = max(1, window // cargo.unit_events)
 
     def look(self) -> None:
-        self.answered += self.inbox.count(self.cargo.marker) * self.cargo.marker_events
+        self.answered += self.cargo.answered(self.inbox)
         self.writable()
 
     @property

@@ -19,6 +19,7 @@ from bench.results import Ratio, Table, table_of
 from bench.scenarios.publish import SOCKETS, WINDOW, share
 from bench.settings import Settings
 from bench.systems.courier import check_ledger, courier
+from bench.systems.peers import Peer
 from bench.turns import Contender, Plan, Turn, in_turns
 from bench.wire import websocket
 from tests.support.process import BrokerProcess, until
@@ -40,22 +41,16 @@ class Flow:
     durability: str = "journal"
 
 
-def flow_through(
-    flow: Flow,
-    producer: Callable[[Sequence[int]], Producer],
-    consumer: Callable[[], Consumer],
-    *,
-    watch: Callable[[list[Consumer]], None] = lambda _consumers: None,
-) -> Turn:
-    """Rounds of a flow, with these ways to connect. `watch` sees the consumers of each round."""
+def flow_through(flow: Flow, peer: Peer, *, watch: Callable[[list[Consumer]], None] = lambda _consumers: None) -> Turn:
+    """Rounds of a flow through a broker that runs. `watch` sees the consumers of each round."""
 
     def turn(first: int, count: int) -> Timed:
         numbers = share(first, count, flow.producers, flow.per_frame)
         lines: list[Line] = []
         try:
-            consumers = [consumer() for _ in range(flow.consumers)]
+            consumers = [peer.consumer() for _ in range(flow.consumers)]
             lines += consumers
-            producers = [producer(each) for each in numbers]
+            producers = [peer.producer(each) for each in numbers]
             lines += producers
             timed = drive(lines, lambda: sum(each.taken for each in consumers) >= count)
         finally:
@@ -70,8 +65,8 @@ def flow_through(
     return turn
 
 
-def through_broker(broker: BrokerProcess, flow: Flow, watch: Callable[[list[Consumer]], None] = lambda _: None) -> Turn:
-    """Rounds of a flow through this broker."""
+def broker_peer(broker: BrokerProcess, flow: Flow) -> Peer:
+    """How to connect to this broker."""
     path = f"/v1/subscribe?stream={flow.shape.stream}" + (f"&batch={flow.batch}" if flow.batch else "")
 
     def producer(numbers: Sequence[int]) -> Producer:
@@ -83,14 +78,7 @@ def through_broker(broker: BrokerProcess, flow: Flow, watch: Callable[[list[Cons
         connection, received = websocket.open_socket(broker.port, path)
         return Consumer(connection, websocket.Subscription(flow.credit), flow.consumers, received)
 
-    plain = flow_through(flow, producer, consumer, watch=watch)
-
-    def turn(first: int, count: int) -> Timed:
-        timed = plain(first, count)
-        check_all_gone(broker, flow)
-        return timed
-
-    return turn
+    return Peer(producer, consumer)
 
 
 def check_all_gone(broker: BrokerProcess, flow: Flow) -> None:
@@ -117,11 +105,12 @@ def broker_contender(
         done = 0
         config = {"streams": {"durability": flow.durability, "maxDepth": 10_000_000}}
         with courier(directory, config) as broker:
-            plain = through_broker(broker, flow, watch)
+            plain = flow_through(flow, broker_peer(broker, flow), watch=watch)
 
             def turn(first: int, count: int) -> Timed:
                 nonlocal done
                 timed = plain(first, count)
+                check_all_gone(broker, flow)
                 done += count
                 return timed
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
+
 from bench.load.drive import Timed, drive
-from bench.load.events import Shape
+from bench.load.events import Shape, with_duplicates
 from bench.load.lines import Cargo, Producer
-from bench.results import Table, table_of
+from bench.results import RATE, Table, table_of
 from bench.settings import Settings
 from bench.systems.bare import bare
 from bench.systems.courier import check_ledger, courier
@@ -19,6 +22,8 @@ HTTP_CONNECTIONS = 32
 SOCKETS = 4
 WINDOW = 1_000
 """How many events each socket has unanswered: together, what the ingest queue of a broker holds."""
+WINDOW_BYTES = 1 << 22
+LINES = 100
 
 Pack = Callable[[Sequence[int]], Cargo]
 
@@ -67,8 +72,8 @@ def _run(producers: Sequence[Producer]) -> Timed:
 
 
 @contextmanager
-def _courier(directory: Path, make: Callable[[int], Turn]) -> Iterator[Turn]:
-    """A broker whose ledger must have what was acknowledged, at the end."""
+def _courier(directory: Path, make: Callable[[int], Turn], *, unique: bool = True) -> Iterator[Turn]:
+    """A broker whose ledger must have what was acknowledged, at the end; fewer rows, if not all of it is `unique`."""
     acknowledged = 0
     with courier(directory) as broker:
         plain = make(broker.port)
@@ -80,7 +85,8 @@ def _courier(directory: Path, make: Callable[[int], Turn]) -> Iterator[Turn]:
             return timed
 
         yield turn
-    check_ledger(directory, acknowledged, unfinished=acknowledged)
+    if unique:
+        check_ledger(directory, acknowledged, unfinished=acknowledged)
 
 
 @contextmanager
@@ -91,6 +97,19 @@ def _bare(_directory: Path, make: Callable[[int], Turn]) -> Iterator[Turn]:
 
 BARE = "bare aiohttp handler"
 BARE_NOTE = "only parses and answers: keeps nothing"
+
+
+def courier_over_sockets(name: str, shape: Shape, per_frame: int, duplicates: float = 0.0) -> Contender:
+    """A broker of its own, this share of whose events were sent before on the same socket."""
+
+    def pack(numbers: Sequence[int]) -> Cargo:
+        sent = with_duplicates(numbers[0], len(numbers), duplicates) if duplicates else numbers
+        return websocket.publishing(shape, sent, per_frame)
+
+    def make(port: int) -> Turn:
+        return over_sockets(port, pack, per_frame, window=max(per_frame, min(WINDOW, WINDOW_BYTES // shape.size)))
+
+    return Contender(name, lambda directory: _courier(directory, make, unique=not duplicates), per_frame)
 
 
 def http_contenders(shape: Shape) -> list[Contender]:
@@ -152,4 +171,63 @@ def sockets(settings: Settings, per_frame: int, goal: str = "") -> Iterator[Tabl
         TEXT.format(size=Shape().size, how=how),
         standings,
         goals={("Courier", BARE): goal},
+    )
+
+
+def ndjson(settings: Settings) -> Iterator[Table]:
+    """`POST /v1/enqueue` with many lines."""
+    shape = Shape()
+
+    def make(port: int) -> Turn:
+        return over_http(port, lambda numbers: http.many_each(shape, numbers, LINES), SOCKETS, LINES)
+
+    standings = in_turns(
+        [
+            Contender("Courier", lambda directory: _courier(directory, make), LINES),
+            courier_over_sockets("Courier, WebSocket", shape, LINES),
+        ],
+        settings.plan,
+        settings.directory,
+    )
+    how = f"{SOCKETS} connections, one request with {LINES} lines under way on each; beside it, frames of as many."
+    yield table_of(
+        "ndjson", f"POST /v1/enqueue, {LINES} events as NDJSON", TEXT.format(size=shape.size, how=how), standings
+    )
+
+
+SIZES = {"300 bytes": 300, "2 KB": 2_048, "64 KB": 65_536}
+
+
+def sizes(settings: Settings) -> Iterator[Table]:
+    """By the size of the envelope."""
+    contenders = [courier_over_sockets(name, Shape(size=size), 1) for name, size in SIZES.items()]
+    plan = replace(settings.plan, first_events=400, events_max=100_000)
+    table = table_of(
+        "sizes",
+        "By the size of the envelope",
+        f"WS /v1/publish, one event a frame, {SOCKETS} sockets, each with up to {WINDOW:,} events or 4 MiB unanswered.",
+        in_turns(contenders, plan, settings.directory),
+    )
+    rows = [
+        msgspec.structs.replace(
+            row, figures={**row.figures, "mb": row.figures[RATE] * size / 1e6, "bytes": float(size)}
+        )
+        for row, size in zip(table.rows, SIZES.values(), strict=True)
+    ]
+    columns = {**table.columns, "mb": "MB a second"}
+    yield msgspec.structs.replace(table, rows=rows, columns=columns, ratios=[])
+
+
+def duplicates(settings: Settings) -> Iterator[Table]:
+    """By the share of duplicates."""
+    shape = Shape()
+    contenders = [
+        courier_over_sockets(f"{share:.0%} duplicates", shape, 1, duplicates=share) for share in (0.0, 0.1, 0.5)
+    ]
+    yield table_of(
+        "duplicates",
+        "By the share of duplicates",
+        "WS /v1/publish, one event a frame. A duplicate repeats an event that the same socket sent before in this "
+        "round, at random; it is answered like every event after a commit, with the sequence of its original.",
+        in_turns(contenders, settings.plan, settings.directory),
     )

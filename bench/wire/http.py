@@ -7,7 +7,7 @@ from functools import partial
 
 from bench.failure import BenchmarkFailed
 from bench.load.events import Shape
-from bench.load.lines import Cargo
+from bench.load.lines import Cargo, marked
 from bench.wire.answers import ENQUEUED, check_answers
 
 _STATUS = re.compile(rb"HTTP/1\.1 (\d+) ")
@@ -30,7 +30,7 @@ def request(body: bytes, content_type: bytes = b"application/json") -> bytes:
 def one_each(shape: Shape, numbers: Sequence[int]) -> Cargo:
     """One event in each request."""
     requests = [request(body) for body in shape.requests(numbers)]
-    return Cargo(b"".join(requests), len(requests[0]), 1, MARKER, 1, partial(_check, numbers, len(requests)))
+    return Cargo(b"".join(requests), len(requests[0]), 1, marked(MARKER), partial(_check, numbers, len(requests)))
 
 
 def many_each(shape: Shape, numbers: Sequence[int], lines: int) -> Cargo:
@@ -39,7 +39,7 @@ def many_each(shape: Shape, numbers: Sequence[int], lines: int) -> Cargo:
     requests = [
         request(b"\n".join(bodies[at : at + lines]), b"application/x-ndjson") for at in range(0, len(bodies), lines)
     ]
-    return Cargo(b"".join(requests), len(requests[0]), lines, MARKER, 1, partial(_check, numbers, len(requests)))
+    return Cargo(b"".join(requests), len(requests[0]), lines, marked(MARKER), partial(_check, numbers, len(requests)))
 
 
 def _check(numbers: Sequence[int], requests: int, received: bytes) -> None:

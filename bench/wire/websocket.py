@@ -8,7 +8,7 @@ from functools import partial
 from bench.failure import BenchmarkFailed
 from bench.load.events import Shape
 from bench.load.inbox import Inbox
-from bench.load.lines import Cargo
+from bench.load.lines import Cargo, marked
 from bench.wire.answers import ACKED, check_answers, check_count
 from bench.wire.http import connect
 
@@ -61,7 +61,7 @@ def publishing(shape: Shape, numbers: Sequence[int], per_frame: int, *, acked_ea
         arrays = (bodies[at : at + per_frame] for at in range(0, len(bodies), per_frame))
         frames = [frame(b"[" + b",".join(array) + b"]") for array in arrays]
     check = partial(check_answers, ACKED, numbers) if acked_each else partial(check_count, _MARKERS, len(frames))
-    return Cargo(b"".join(frames), len(frames[0]), per_frame, MARKER, 1 if acked_each else per_frame, check)
+    return Cargo(b"".join(frames), len(frames[0]), per_frame, marked(MARKER, 1 if acked_each else per_frame), check)
 
 
 class Subscription:
