@@ -19,11 +19,14 @@ from broker.config import Config, Streams
 from broker.contracts.inbound import InboundEvent
 from broker.deliveries.tail import Tails
 from broker.journal import pixel_servers, reader
+from broker.journal.deferrals import Deferrals
 from broker.journal.journal import Journal
 from broker.journal.rejections import Rejections
 from broker.journal.retention import Retention
 from broker.journal.submission import Job
 from broker.ops.events_log import EventLog
+from broker.scheduler.in_memory import DeferralsInMemory
+from broker.scheduler.scheduler import Book, Scheduler
 from broker.streams.ledger import GroupBook, Ledger, Row
 from broker.streams.memory import Durable, Intake
 from broker.streams.registry import Registry
@@ -97,6 +100,7 @@ class Core:
         store: Store | None = None,
         book: GroupBook | None = None,
         views: Views | None = None,
+        deferrals: Book | None = None,
     ) -> None:
         streams = config.streams if store is not None else _in_memory(config.streams)
         self.clock = clock
@@ -112,6 +116,8 @@ class Core:
         self._wire_triggers()
         self.room = self._store.room
         """Wait until so many events may be submitted."""
+        self.scheduler = Scheduler(deferrals or DeferralsInMemory(), self.gate, clock, self.room)
+        """Keeps events until their time."""
         self.views = views or Views(config.views, None)
         """The views that are kept (003 §9)."""
         self.tails = Tails()
@@ -146,6 +152,7 @@ class Core:
 
     async def close(self) -> None:
         """Let go of everything. Nobody submits any more, and nobody is subscribed."""
+        await self.scheduler.close()
         await self.registry.close()
         await self.views.close()
         await self._store.close()
@@ -157,7 +164,7 @@ class DurableCore(Core):
     """A core on a journal. Make one with `DurableCore.open`."""
 
     def __init__(self, config: Config, clock: Clock, journal: Journal) -> None:
-        super().__init__(config, clock, journal, journal.groups, Views(config.views, journal))
+        super().__init__(config, clock, journal, journal.groups, Views(config.views, journal), Deferrals(journal))
         self.journal = journal
         self.rule_store = RuleStore(journal, self.triggers.rules, clock)
         """Keeps the rules that came over the API."""
@@ -197,6 +204,7 @@ class DurableCore(Core):
             await journal.close()
             raise
         core.views.start()
+        core.scheduler.start()
         core._sweeping = asyncio.create_task(core.retention.run())
         return core
 

@@ -88,6 +88,13 @@ class Gate:
             )
         self.let_onto(principal.name, event.stream)
 
+    def pass_due(self, event: InboundEvent) -> None:
+        """Let an event pass that was admitted when it was put off; raise the CourierError that says why not now.
+
+        It drew from the token buckets then, and does not do so again.
+        """
+        self._open_stream(event.stream)
+
     def _check_open(self) -> None:
         if self.draining:
             raise Draining("the broker is shutting down; send it again to its successor")

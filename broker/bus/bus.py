@@ -1,6 +1,7 @@
 """EventBus: handlers of this process on topics of the journal.
 
-    publish ──► journal ──► stream topics/t ──► lane of t ──► its handlers, in the order of registration
+    publish ──────────────► journal ──► stream topics/t ──► lane of t ──► its handlers, in the order of registration
+    schedule_at ──► scheduler ──┘
 
 The bus has no queue and no loop of its own. What is published comes back to it from the commit that made it durable.
 So an idle bus has nothing to wake up for.
@@ -25,6 +26,7 @@ from broker.contracts.bus import TOPICS, bus_event, stream_of
 from broker.contracts.inbound import InboundEvent
 from broker.errors import NotFound, OverQuota
 from broker.limits import BUS_CANCEL_SECONDS_MAX, BUS_SUBSCRIPTIONS_MAX
+from broker.scheduler.times import When, moment_us
 from broker.streams.registry import Registry
 
 log = logging.getLogger(__name__)
@@ -37,12 +39,28 @@ class Publish(Protocol):
         """Its place in the journal, once it is durable; raise the CourierError that says why it was not taken."""
 
 
+class Deferring(Protocol):
+    """What keeps events until their time."""
+
+    async def put_off(self, event: InboundEvent, fire_at: int) -> int:
+        """Keep an event until a time in microseconds since 1970; return the id of that when it is durable."""
+
+    async def cancel(self, deferred_id: int) -> bool:
+        """Let an event never happen; False if it was not waiting."""
+
+    async def caught_up(self) -> None:
+        """Wait until everything has gone that was due at the start."""
+
+
 class EventBus:
     """Publishes events, and runs the handlers that subscribed to their topics."""
 
-    def __init__(self, registry: Registry, publish: Publish, clock: Clock, config: BusConfig) -> None:
+    def __init__(
+        self, registry: Registry, publish: Publish, deferring: Deferring, clock: Clock, config: BusConfig
+    ) -> None:
         self._registry = registry
         self._publish = publish
+        self._deferring = deferring
         self._clock = clock
         self._config = config
         self._subscriptions: dict[Subscription, None] = {}
@@ -61,6 +79,23 @@ class EventBus:
         """
         now = self._clock.wall_us()
         return await self._publish(bus_event(topic, source, encode(payload), correlation_id, _new_id(), now))
+
+    async def schedule_at(
+        self, delay: When, topic: str, source: str, payload: dict[str, Any], correlation_id: str | None = None
+    ) -> int:
+        """Publish an event later; return its deferred id when it is on disk, for `cancel`.
+
+        `delay` is seconds from now, a timedelta, or a datetime with its time zone; one without a zone is refused.
+        What is past is due at once. Raise the CourierError that says why it was not taken.
+        """
+        now = self._clock.wall_us()
+        fire_at = moment_us(delay, now)
+        event = bus_event(topic, source, encode(payload), correlation_id, _new_id(), now)
+        return await self._deferring.put_off(event, fire_at)
+
+    async def cancel(self, deferred_id: int) -> bool:
+        """Let a deferred event never happen; False if it has fired, was cancelled before, or is not known."""
+        return await self._deferring.cancel(deferred_id)
 
     # Handlers.
 
@@ -135,7 +170,11 @@ class EventBus:
     # From start to stop.
 
     async def recover(self) -> int:
-        """How many events the last process left unfinished. They are handled as soon as the bus is started."""
+        """How many events the last process left unfinished, those that became due meanwhile included.
+
+        The latter are in the journal then. All are handled as soon as the bus is started.
+        """
+        await self._deferring.caught_up()
         streams = (self._registry.find(name) for name in self._registry.names() if name.startswith(TOPICS))
         recovered = sum(stream.pending for stream in streams if stream is not None)
         log.info("EventBus: recovered %d events", recovered)

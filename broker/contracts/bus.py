@@ -21,6 +21,11 @@ def stream_of(topic: str) -> str:
     return TOPICS + topic
 
 
+def topic_of(stream: str) -> str:
+    """The topic of a stream that is one."""
+    return stream.removeprefix(TOPICS)
+
+
 def source_system(source: str) -> str:
     """The first half of an event's identity: ids are unique within their source."""
     return _SOURCES + source

@@ -27,6 +27,7 @@ from broker.embedded.producer import HOST, Producer, receipt
 from broker.embedded.reader import Ack, Reader
 from broker.errors import CourierError, Draining, InvalidRequest, StorageFailed, TooLarge, UnknownStream
 from broker.limits import COMMIT_BATCH_MAX, PIPE_WINDOW_DEFAULT, READER_CREDIT_DEFAULT
+from broker.scheduler.scheduler import Scheduler
 
 DataDir = str | os.PathLike[str] | None
 
@@ -40,7 +41,7 @@ class Broker:
         self._readers: dict[Reader, None] = {}
         self._duplexes: dict[Duplex, None] = {}
         self._closing: asyncio.Future[None] | None = None
-        self.bus = EventBus(core.registry, self._publish, core.clock, config.bus)
+        self.bus = EventBus(core.registry, self._publish, _Deferring(core.scheduler), core.clock, config.bus)
         """Topics with handlers of this program; recovered and started."""
         core.on_failed = self._fail
 
@@ -235,6 +236,19 @@ class Broker:
             raise Draining("this broker is closed; open it again")
 
 
+class _Deferring:
+    """The scheduler, as the program around uses it."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.cancel = scheduler.cancel
+        self.caught_up = scheduler.caught_up
+
+    async def put_off(self, event: InboundEvent, fire_at: int) -> int:
+        """Keep an event of the bus until a time; its id."""
+        return (await self._scheduler.put_off(HOST, event, fire_at)).id
+
+
 class Opening:
     """What `Broker.open` returns: awaited, or entered as a block, it gives the broker."""
 
@@ -260,6 +274,7 @@ class Opening:
 
     async def _started(self, core: Core, config: Config) -> Broker:
         broker = self._kind(core, config)
+        core.scheduler.start()
         await broker.bus.recover()
         await broker.bus.start()
         return broker

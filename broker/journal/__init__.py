@@ -14,6 +14,7 @@ reader         queries, on connections that cannot write
 figures        what the metrics ask of the ledger
 browse         looking through one stream, whatever its events' state
 lives          the whole life of one event: where it is, what caused it, what it caused
+deferrals      what was put off until its time
 trigger_rules  the rules that came over the API
 follow         looking through the streams of a pattern, for a follower
 oldest         the oldest unfinished event of a stream

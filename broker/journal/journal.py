@@ -72,6 +72,8 @@ class Journal:
         self._writer: Writer
         self._resources = ExitStack()
         self.readers: ReaderPool
+        self.punctual: ReaderPool
+        """One reader more, for what must not wait behind a slow query."""
 
     @classmethod
     async def open(cls, directory: Path, config: JournalConfig, clock: Clock, *, vfs: str | None = None) -> "Journal":
@@ -123,6 +125,8 @@ class Journal:
             undo.callback(self._writer.stop)
             self.readers = ReaderPool(self.path, readers=config.readers, vfs=vfs)
             undo.callback(self.readers.close)
+            self.punctual = ReaderPool(self.path, readers=1, vfs=vfs)
+            undo.callback(self.punctual.close)
             self._resources = undo.pop_all()
 
     @property

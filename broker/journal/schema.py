@@ -221,6 +221,48 @@ CREATE TABLE pixel_servers (
 ) STRICT, WITHOUT ROWID;
 """
 
+# What was put off, and the view that document 004 asks for. An event that was refused when it was due waits until
+# `retry_at`. `event_id` is there when whoever put it off named it; else the event is named after this row.
+_DEFERRALS = """
+CREATE TABLE deferrals (
+  id             INTEGER PRIMARY KEY AUTOINCREMENT,
+  contract       TEXT NOT NULL,
+  stream         TEXT NOT NULL,
+  source         TEXT NOT NULL,
+  event_id       TEXT,
+  correlation_id TEXT,
+  created_at     INTEGER NOT NULL,
+  fire_at        INTEGER NOT NULL,
+  status         TEXT NOT NULL DEFAULT 'scheduled' CHECK (status IN ('scheduled', 'fired', 'cancelled')),
+  fired_at       INTEGER,
+  seq            INTEGER,
+  attempts       INTEGER NOT NULL DEFAULT 0,
+  retry_at       INTEGER,
+  error          TEXT,
+  envelope       BLOB NOT NULL,
+  due_at         INTEGER GENERATED ALWAYS AS (coalesce(retry_at, fire_at)) VIRTUAL
+) STRICT;
+INSERT INTO deferrals
+  (id, contract, stream, source, correlation_id, envelope, created_at, fire_at, status, fired_at)
+SELECT id, 'bus', 'topics/' || topic, source, correlation_id, CAST(payload AS BLOB), CAST(created_at * 1e6 AS INTEGER),
+  CAST(fire_at * 1e6 AS INTEGER), status, CAST(fired_at * 1e6 AS INTEGER)
+FROM deferred_events;
+DROP TABLE deferred_events;
+CREATE INDEX deferrals_due ON deferrals (due_at, id) WHERE status = 'scheduled';
+CREATE UNIQUE INDEX deferrals_named ON deferrals (source, event_id) WHERE event_id IS NOT NULL;
+CREATE VIEW deferred_events AS SELECT
+  id,
+  CASE WHEN stream GLOB 'topics/*' THEN substr(stream, 8) ELSE stream END AS topic,
+  source,
+  CAST(envelope AS TEXT) AS payload,
+  correlation_id,
+  fire_at / 1e6 AS fire_at,
+  status,
+  created_at / 1e6 AS created_at,
+  fired_at / 1e6 AS fired_at
+FROM deferrals;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _LEDGER + _BESIDE_THE_LEDGER + _VIEWS,
     _PARTITIONS,
@@ -228,6 +270,7 @@ MIGRATIONS: tuple[str, ...] = (
     _TRIGGERS,
     _VIEW_ROWS,
     _CONTRACTS,
+    _DEFERRALS,
 )
 """Step n takes the schema from version n - 1 to version n. A step that was released is never edited."""
 

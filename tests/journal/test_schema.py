@@ -200,6 +200,26 @@ def test_a_ledger_from_before_the_contracts_keeps_its_events_and_learns_of_notes
     writing.close()
 
 
+def test_a_ledger_from_before_the_scheduler_keeps_what_its_table_of_deferred_events_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "courier.db"
+    row = (4, "reminder.due", "water", '{"text":"é"}', "c", 1_700_000_000.25, "fired", 1_600_000_000.5, 1_700_000_001.0)
+    with monkeypatch.context() as before:
+        before.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:6])
+        before.setattr(schema, "VERSION", 6)
+        writing = connection.open_writer(path, synchronous="full")
+        writing.execute(f"INSERT INTO deferred_events VALUES ({','.join('?' * 9)})", row)
+        writing.close()
+    writing = connection.open_writer(path, synchronous="full")
+    assert writing.execute("SELECT * FROM deferred_events").fetchall() == [row]
+    writing.execute(
+        "INSERT INTO deferrals (contract, stream, source, envelope, created_at, fire_at) VALUES ('bus','s','x',x'',1,1)"
+    )
+    assert writing.last_insert_rowid() == 5
+    writing.close()
+
+
 def test_a_migration_that_fails_leaves_the_version_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "courier.db"
     connection.open_writer(path, synchronous="full").close()
