@@ -5,6 +5,9 @@ end_to_end  from producer to consumer: durable, in memory, by the number of cons
 peers       the same through other brokers
 in_process  the broker inside a program, and queues that one would take instead
 latency     at a fixed rate, from when an event was due to when it was there
+disk        a slow disk, a large ledger, a million events that wait
+bus         the event bus: published to handled, scheduled to fired
+edge        outboxes of devices, one and a fleet
 latency     at a fixed rate, from when an event was due to when it was there
 """
 
@@ -12,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from bench.results import Table
-from bench.scenarios import end_to_end, in_process, latency, peers, publish
+from bench.scenarios import bus, disk, edge, end_to_end, in_process, latency, peers, publish
 from bench.settings import Settings
 
 Scenario = Callable[[Settings], Iterator[Table]]
@@ -30,6 +33,12 @@ SCENARIOS: dict[str, Scenario] = {
     "subscribers": end_to_end.subscribers,
     "latency": latency.latency,
     "memory": end_to_end.memory,
+    "slow-disk": disk.slow,
+    "ledger": disk.ledger,
+    "waiting": disk.waiting,
+    "bus": bus.bus,
+    "deferred": bus.deferred,
+    "edge": edge.edge,
     "in-process": in_process.durable,
     "in-process-memory": in_process.memory,
 }

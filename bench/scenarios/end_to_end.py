@@ -96,7 +96,11 @@ def check_all_gone(broker: BrokerProcess, flow: Flow) -> None:
 
 
 def broker_contender(
-    name: str, flow: Flow, note: str = "", watch: Callable[[list[Consumer]], None] = lambda _: None
+    name: str,
+    flow: Flow,
+    note: str = "",
+    watch: Callable[[list[Consumer]], None] = lambda _: None,
+    environment: Callable[[Path], dict[str, str]] = lambda _: {},
 ) -> Contender:
     """A broker of its own for a flow; at the end its ledger has everything, processed."""
 
@@ -104,7 +108,7 @@ def broker_contender(
     def start(directory: Path) -> Iterator[Turn]:
         done = 0
         config = {"streams": {"durability": flow.durability, "maxDepth": 10_000_000}}
-        with courier(directory, config) as broker:
+        with courier(directory, config, environment(directory)) as broker:
             plain = flow_through(flow, broker_peer(broker, flow), watch=watch)
 
             def turn(first: int, count: int) -> Timed:

@@ -19,7 +19,8 @@ LIBRARIES: dict[str, tuple[Callable[[Path, Shape], AbstractContextManager[Turn]]
 }
 
 
-def _library(name: str, shape: Shape) -> Contender:
+def library(name: str, shape: Shape) -> Contender:
+    """A queue of another library."""
     start, note = LIBRARIES[name]
     return Contender(name, lambda directory: start(directory, shape), note=note)
 
@@ -36,7 +37,7 @@ def durable(settings: Settings) -> Iterator[Table]:
         _inside("Courier, 100 callers", shape, embedded.by_callers(100), 100),
         _inside("Courier, 100 a call", shape, embedded.by_many(100), 100),
         _inside("Courier, a pipe", shape, embedded.by_pipe, embedded.PIPE_EVENTS),
-        *(_library(name, shape) for name in LIBRARIES),
+        *(library(name, shape) for name in LIBRARIES),
     ]
     yield table_of(
         "in-process",

@@ -65,7 +65,7 @@ def _courier(directory: Path, flow: Flow, rate: float) -> Iterator[Lap]:
 @contextmanager
 def _peer(name: str, directory: Path, flow: Flow, rate: float) -> Iterator[Lap]:
     start, _ = PEERS[name]
-    with start(directory, flow.shape, flow.consumers, flow.window) as peer:
+    with start(directory, flow.shape, flow.consumers, flow.window, {}) as peer:
         yield paced_lap(peer, flow, rate)
 
 

@@ -12,7 +12,7 @@ from bench.systems import peers
 from bench.systems.peers import Peer
 from bench.turns import Contender, Turn, in_turns
 
-Start = Callable[[Path, Shape, int, int], AbstractContextManager[Peer]]
+Start = Callable[[Path, Shape, int, int, dict[str, str]], AbstractContextManager[Peer]]
 
 PEERS: dict[str, tuple[Start, str]] = {
     "Redis Streams": (
@@ -30,13 +30,13 @@ PEERS: dict[str, tuple[Start, str]] = {
 GOALS = {"Redis Streams": "≥ 1.3", "NATS JetStream": "≥ 10", "RabbitMQ": "≥ 10", "beanstalkd": "≥ 10"}
 
 
-def peer_contender(name: str, flow: Flow) -> Contender:
+def peer_contender(name: str, flow: Flow, environment: Callable[[Path], dict[str, str]] = lambda _: {}) -> Contender:
     """Another broker, for a flow."""
     start_peer, note = PEERS[name]
 
     @contextmanager
     def start(directory: Path) -> Iterator[Turn]:
-        with start_peer(directory, flow.shape, flow.consumers, flow.window) as peer:
+        with start_peer(directory, flow.shape, flow.consumers, flow.window, environment(directory)) as peer:
             yield flow_through(flow, peer)
 
     return Contender(name, start, note=note)

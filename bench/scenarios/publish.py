@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from bench.journal_load import bare_loop, in_batches, make_events
 from bench.load.drive import Timed, drive
 from bench.load.events import Shape, with_duplicates
 from bench.load.lines import Cargo, Producer
@@ -95,6 +96,8 @@ def _bare(_directory: Path, make: Callable[[int], Turn]) -> Iterator[Turn]:
         yield make(port)
 
 
+LOOP = "bare SQLite loop"
+LOOP_BATCH = 500
 BARE = "bare aiohttp handler"
 BARE_NOTE = "only parses and answers: keeps nothing"
 
@@ -110,6 +113,18 @@ def courier_over_sockets(name: str, shape: Shape, per_frame: int, duplicates: fl
         return over_sockets(port, pack, per_frame, window=max(per_frame, min(WINDOW, WINDOW_BYTES // shape.size)))
 
     return Contender(name, lambda directory: _courier(directory, make, unique=not duplicates), per_frame)
+
+
+@contextmanager
+def _loop(directory: Path) -> Iterator[Turn]:
+    """The C loop of the journal alone, into a new ledger each round."""
+
+    def turn(first: int, count: int) -> Timed:
+        home = directory / str(first)
+        home.mkdir()
+        return Timed(bare_loop(home, in_batches(make_events(first, count), LOOP_BATCH)), 0.0)
+
+    yield turn
 
 
 def http_contenders(shape: Shape) -> list[Contender]:
@@ -141,6 +156,7 @@ def socket_contenders(shape: Shape, per_frame: int) -> list[Contender]:
             per_frame,
             BARE_NOTE if per_frame == 1 else f"{BARE_NOTE}; one answer for a whole frame",
         ),
+        Contender(LOOP, _loop, note=f"no sockets, no parsing, no answers: {LOOP_BATCH} rows a commit, in a row"),
     ]
 
 
@@ -170,7 +186,7 @@ def sockets(settings: Settings, per_frame: int, goal: str = "") -> Iterator[Tabl
         f"WS /v1/publish, {count} a frame",
         TEXT.format(size=Shape().size, how=how),
         standings,
-        goals={("Courier", BARE): goal},
+        goals={("Courier", BARE): goal, ("Courier", LOOP): "≥ 0.5" if per_frame == 100 else ""},
     )
 
 

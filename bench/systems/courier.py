@@ -11,9 +11,11 @@ from tests.support.process import BrokerProcess
 
 
 @contextmanager
-def courier(directory: Path, config: Mapping[str, object] | None = None) -> Iterator[BrokerProcess]:
+def courier(
+    directory: Path, config: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None
+) -> Iterator[BrokerProcess]:
     """A broker with its journal in this directory, which is told to stop afterwards."""
-    with BrokerProcess(directory / "data", config=config) as broker:
+    with BrokerProcess(directory / "data", config=config, env=environment) as broker:
         yield broker
         if broker.terminate_and_wait() != 0:
             raise BenchmarkFailed(f"the broker did not end well: {broker.stderr_lines[-5:]}")

