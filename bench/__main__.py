@@ -15,6 +15,7 @@ from bench.results import Run, filesystem_of, run_of, save
 from bench.scenarios import SCENARIOS, SHORT
 from bench.settings import Settings
 from bench.shown import as_text
+from bench.systems.peers import versions
 from bench.turns import Plan
 
 PLACE = Path("build/bench")
@@ -55,7 +56,7 @@ def run(given: argparse.Namespace) -> Run:
             for table in SCENARIOS[name](Settings(Path(home).resolve(), plan, given.full)):
                 print(as_text(table), end="\n\n", flush=True)
                 tables.append(msgspec.structs.replace(table, scenario=name))
-    return run_of(tables, given.directory)
+    return run_of(tables, given.directory, versions())
 
 
 def main() -> None:

@@ -71,9 +71,8 @@ def main() -> None:
     for each in shown:
         print(f"{each.table:20} {each.what:50} {each.saved:14,.3f} {each.new:14,.3f} {each.relative - 1:+8.1%}")
     if worse := fell(compared, given.tolerance):
-        raise SystemExit(
-            f"{len(worse)} ratios fell by more than {given.tolerance:.0%}: {', '.join(w.what for w in worse)}"
-        )
+        named = ", ".join(f"{each.table}: {each.what}" for each in worse)
+        raise SystemExit(f"{len(worse)} ratios fell by more than {given.tolerance:.0%}: {named}")
 
 
 if __name__ == "__main__":

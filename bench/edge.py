@@ -12,8 +12,6 @@ import argparse
 import asyncio
 import logging
 import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -27,6 +25,7 @@ import apsw
 
 from bench.load.paced import percentile
 from edge import Edge, Outbox, Pace, limits
+from tests.support.process import BrokerProcess
 
 PAYLOAD = {"reading": 21.5, "filling": "x" * 150}
 COLUMN_SECONDS = 1.0
@@ -38,18 +37,11 @@ def event(number: int, prefix: str = "evt") -> dict[str, Any]:
 
 
 @contextmanager
-def broker(directory: Path, port: str = "0") -> Iterator[str]:
+def broker(directory: Path, port: int = 0) -> Iterator[str]:
     """A broker of its own; its address without the scheme."""
-    command = [sys.executable, "-m", "broker", "serve", "--port", port, "--data", str(directory / "broker")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        found = re.search(rb"http://([^,\s]+)", process.stdout.readline())
-        assert found is not None
-        yield found[1].decode()
-    finally:
-        process.terminate()
-        process.wait()
+    with BrokerProcess(directory / "broker", port=port) as process:
+        yield f"127.0.0.1:{process.port}"
+        process.terminate_and_wait()
 
 
 async def puts(directory: Path, seconds: float) -> dict[int, float]:
@@ -135,7 +127,7 @@ async def fleet(directory: Path, outboxes: int, backlog: int, outage_seconds: fl
         for number, edge in enumerate(edges):
             await asyncio.gather(*(edge.put(event(n, f"old_{number}")) for n in range(backlog)))
         await asyncio.sleep(outage_seconds)
-        with broker(directory, port=address.rpartition(":")[2]):
+        with broker(directory, port=int(address.rpartition(":")[2])):
             back = time.perf_counter()
             watch.back = {number: asyncio.Event() for number in range(outboxes)}
             following = asyncio.create_task(watch.follow(address, outboxes))

@@ -1,4 +1,4 @@
-"""The page of a run: `python -m bench.page RESULT.json` writes `docs/benchmarks.md` and its plots.
+"""The page of a run: `bench.page RESULT.json` writes `docs/benchmarks.md`, with its plots and results beside it.
 
 Everything with a figure in it is made from the file of results, so that the page cannot say what no run has found.
 """
@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from bench.plots import plot
-from bench.results import Row, Run, Table, load
+from bench.results import Row, Run, Table, load, save
 from bench.shown import figure
 
 ROOT = Path(__file__).parents[1]
@@ -75,6 +75,7 @@ def write(run: Run, page: Path = PAGE) -> None:
     page.write_text(f"{before}{START}\n\n{made(run)}\n\n{END}{after}")
     plots = page.parent / PLOTS
     plots.mkdir(exist_ok=True)
+    save(run, plots / "result.json")
     for old in plots.glob("*.svg"):
         old.unlink()
     for table in run.tables:

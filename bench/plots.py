@@ -16,7 +16,7 @@ TEXT = "#7a7a7a"
 
 def plot(table: Table) -> str:
     """The plot that a table asks for."""
-    rows = [row for row in table.rows if row.figures]
+    rows = [row for row in table.rows if row.figures and (not table.x or table.x in row.figures)]
     match table.plot:
         case "percentiles":
             body, height = _percentiles(table, rows)

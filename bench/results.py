@@ -14,7 +14,7 @@ import msgspec
 
 from bench.turns import Standing
 
-PACKAGES = ("courier-broker", "aiohttp", "uvloop", "orjson", "msgspec", "apsw")
+PACKAGES = ("courier-broker", "aiohttp", "uvloop", "orjson", "msgspec", "apsw", "litequeue", "persist-queue", "huey")
 RATE, BUSY = "rate", "busy"
 COLUMN_OF_BUSY = "generator busy, %"
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 ID_DIGITS = 10
+ID_NUMBERS = 10_000_000_000
 STREAM = "bench/in"
 SIZE_BYTES = 300
 _LETTERS = string.ascii_letters + string.digits
@@ -48,6 +49,11 @@ def event_id(number: int) -> bytes:
 def number_of(envelope: bytes) -> int:
     """Which event an envelope is."""
     return int(envelope[len(_HEAD) : len(_HEAD) + ID_DIGITS])
+
+
+def scattered(number: int) -> int:
+    """Another number for each, in no order: ids made of these are as hard on an index as random ones."""
+    return number * 7_654_321_987 % ID_NUMBERS
 
 
 def with_duplicates(first: int, count: int, share: float) -> list[int]:

@@ -42,5 +42,5 @@ SCENARIOS: dict[str, Scenario] = {
     "in-process": in_process.durable,
     "in-process-memory": in_process.memory,
 }
-SHORT = ("http", "ws-1", "ws-10", "ws-100")
-"""What `make bench` runs."""
+SHORT = ("http", "ws-1", "ws-100", "peers", "latency", "in-process-memory")
+"""What `make bench` runs, within three minutes."""

@@ -2,9 +2,10 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from bench.failure import BenchmarkFailed
 from bench.journal_load import in_batches, make_events
 from bench.load.drive import Timed
-from bench.load.events import ID_DIGITS, STREAM, Shape
+from bench.load.events import Shape, event_id, scattered
 from bench.results import Ratio, Row, Table, table_of
 from bench.scenarios.end_to_end import ACKS_NOTE, Flow, broker_contender, text_of
 from bench.scenarios.peers import peer_contender
@@ -29,6 +30,7 @@ PER_FRAME = 100
 SLICE = 100_000
 GROWN_SHORT = (0, 100_000)
 GROWN_FULL = (0, 100_000, 1_000_000, 10_000_000)
+SCATTERED_ROWS = 2_000_000
 IDLE_SECONDS = 5.0
 MEMORY_MB_GOAL = 150
 
@@ -49,53 +51,65 @@ def slow(settings: Settings) -> Iterator[Table]:
     )
 
 
-def _grow(directory: Path, rows: int) -> None:
+def _grow(directory: Path, rows: int, number_of: Callable[[int], int]) -> None:
     """A ledger with so many processed events, written by the bare loop."""
     (directory / "data").mkdir()
     connection = open_writer(directory / "data" / FILE_NAME, synchronous="normal")
     committer = attach_committer(connection)
-    name = f"e-{{:0{ID_DIGITS}d}}".format
+    seq = 1
     for first in range(1, rows + 1, SLICE):
-        for batch in in_batches(make_events(first, min(SLICE, rows + 1 - first), name, STREAM), 5_000):
-            committer.write(batch, [], batch_seq := int(batch[0].source_event_id[2:]), True)
-            connection.execute("UPDATE ledger SET state = 1 WHERE seq >= ?", (batch_seq,))
+        events = make_events(
+            first, min(SLICE, rows + 1 - first), lambda n: event_id(number_of(n)).decode(), Shape().stream
+        )
+        for batch in in_batches(events, 5_000):
+            following = committer.write(batch, [], seq, True).next_seq
+            connection.execute("UPDATE ledger SET state = 1 WHERE seq >= ?", (seq,))
+            seq = following
         connection.pragma("wal_checkpoint(TRUNCATE)")
     committer.close()
     connection.close()
 
 
+def _as_it_is(number: int) -> int:
+    return number
+
+
 def ledger(settings: Settings) -> Iterator[Table]:
     """How the rate holds when the ledger is large."""
     counts = GROWN_FULL if settings.full else GROWN_SHORT
-    standings = in_turns([_grown(rows) for rows in counts], settings.plan, settings.directory)
+    contenders = [_grown(f"{rows:,} rows", rows, _as_it_is) for rows in counts]
+    if settings.full:
+        contenders.append(_grown(f"{SCATTERED_ROWS:,} rows, random ids", SCATTERED_ROWS, scattered))
+    standings = in_turns(contenders, settings.plan, settings.directory)
     table = table_of("ledger", "", "", standings)
+    large, empty = standings[len(counts) - 1], standings[0]
     yield Table(
         name="ledger",
         title="By the size of the ledger",
         text=f"WS /v1/publish, {PER_FRAME} events a frame, into ledgers that have so many processed events already; "
-        "ids are in the order of time.",
+        "ids are in the order of time, unless it says otherwise.",
         columns={**table.columns, "rows": "rows in the ledger"},
         rows=[
-            msgspec.structs.replace(row, figures={**row.figures, "rows": float(rows)})
-            for row, rows in zip(table.rows, counts, strict=True)
+            msgspec.structs.replace(row, figures={**row.figures, "rows": float(rows)}) if rows is not None else row
+            for row, rows in zip_longest(table.rows, counts)
         ],
-        ratios=[
-            Ratio(of=standings[-1].name, to=standings[0].name, value=standings[-1].ratio(standings[0]), goal="≥ 0.8")
-        ],
+        ratios=[Ratio(of=large.name, to=empty.name, value=large.ratio(empty), goal="≥ 0.8")],
         plot="curve",
         x="rows",
     )
 
 
-def _grown(rows: int) -> Contender:
+def _grown(name: str, rows: int, number_of: Callable[[int], int]) -> Contender:
     @contextmanager
     def start(directory: Path) -> Iterator[Turn]:
         done = 0
         if rows:
-            _grow(directory, rows)
+            _grow(directory, rows, number_of)
         with courier(directory) as broker:
             plain = over_sockets(
-                broker.port, lambda numbers: websocket.publishing(Shape(), numbers, PER_FRAME), PER_FRAME
+                broker.port,
+                lambda numbers: websocket.publishing(Shape(), [number_of(each) for each in numbers], PER_FRAME),
+                PER_FRAME,
             )
 
             def turn(first: int, count: int) -> Timed:
@@ -107,7 +121,7 @@ def _grown(rows: int) -> Contender:
             yield turn
         check_ledger(directory, rows + done, unfinished=done)
 
-    return Contender(f"{rows:,} rows", start, PER_FRAME)
+    return Contender(name, start, PER_FRAME)
 
 
 def waiting(settings: Settings) -> Iterator[Table]:

@@ -1,6 +1,8 @@
 """Other brokers, each started with the promise that Courier gives: an acknowledgement after the sync."""
 
 import os
+import re
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -8,7 +10,7 @@ from pathlib import Path
 from socket import socket
 from typing import NamedTuple
 
-from bench.failure import BenchmarkFailed
+from bench.failure import BenchmarkFailed, NotInstalled
 from bench.load.consumer import Consumer
 from bench.load.events import Shape
 from bench.load.lines import Producer
@@ -17,6 +19,28 @@ from bench.wire import amqp, beanstalk, nats, redis
 from bench.wire.http import connect
 
 DEBIAN = "make bench-peers installs the Debian package {}"
+
+
+VERSIONS: dict[str, tuple[str, ...]] = {
+    "Redis": ("redis-server", "--version"),
+    "NATS": ("nats-server", "--version"),
+    "RabbitMQ": ("dpkg-query", "--show", "rabbitmq-server"),
+    "beanstalkd": ("beanstalkd", "-v"),
+}
+"""What says which version is there; RabbitMQ's own command would start its runtime for it."""
+
+
+def versions() -> dict[str, str]:
+    """The versions of those that are installed."""
+    found = {}
+    for name, (command, *arguments) in VERSIONS.items():
+        try:
+            said = subprocess.run([program(command, ""), *arguments], capture_output=True, text=True, check=True).stdout
+        except (NotInstalled, subprocess.CalledProcessError):
+            continue
+        if (number := re.search(r"\d+\.\d+[\d.]*", said)) is not None:
+            found[name] = number[0]
+    return found
 
 
 class Peer(NamedTuple):

@@ -1,12 +1,14 @@
 """What is sent is counted as acknowledged only if it was: a server that drops, doubles or mixes up fails the run."""
 
+import math
 import socket
+from itertools import pairwise
 
 import pytest
 
 from bench.failure import BenchmarkFailed
 from bench.load.drive import drive
-from bench.load.events import Shape, with_duplicates
+from bench.load.events import ID_DIGITS, ID_NUMBERS, Shape, event_id, number_of, scattered, with_duplicates
 from bench.load.lines import Cargo, Producer
 from bench.wire import http, websocket
 from tests.bench.dishonest import Answer, plain, server, upgrade
@@ -152,3 +154,16 @@ def test_so_many_are_duplicates_as_were_asked_for(share: float) -> None:
     assert abs(repeated / len(numbers) - share) < 0.02
     assert numbers == with_duplicates(100, 10_000, share)
     assert min(numbers) == 100
+
+
+def test_scattered_numbers_are_others_for_each_event_and_in_no_order() -> None:
+    numbers = [scattered(number) for number in range(100_000)]
+    assert len(set(numbers)) == len(numbers)
+    assert math.gcd(scattered(1), ID_NUMBERS) == 1, "or some would meet, further on"
+    rising = sum(later > earlier for earlier, later in pairwise(numbers))
+    assert 0.1 < rising / len(numbers) < 0.9
+    assert {len(event_id(number)) for number in numbers} == {ID_DIGITS + 2}
+
+
+def test_an_envelope_tells_its_number() -> None:
+    assert [number_of(envelope) for envelope in SHAPE.envelopes([0, 7, ID_NUMBERS - 1])] == [0, 7, ID_NUMBERS - 1]
