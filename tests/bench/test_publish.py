@@ -2,6 +2,7 @@
 
 import math
 import socket
+from contextlib import closing
 from itertools import pairwise
 
 import pytest
@@ -40,8 +41,8 @@ def test_a_server_that_answers_every_event_passes() -> None:
 
 
 def test_a_server_that_drops_one_answer_fails_the_run() -> None:
-    with pytest.raises(BenchmarkFailed, match=r"nothing came for 0 s, and 1 of 1 connections still wait.*e-0000000050"):
-        publish(lambda unit: b"" if unit == 20 else ack(unit + 1), stall_seconds=0.2)
+    with pytest.raises(BenchmarkFailed, match=r"nothing came for 1 s, and 1 of 1 connections still wait.*e-0000000050"):
+        publish(lambda unit: b"" if unit == 20 else ack(unit + 1), stall_seconds=1.0)
 
 
 def test_an_answer_that_comes_twice_in_place_of_another_fails_the_run() -> None:
@@ -75,11 +76,10 @@ def test_a_connection_that_is_closed_fails_the_run() -> None:
     cargo = websocket.publishing(SHAPE, NUMBERS, 1)
     with server(cargo.unit_bytes, 3, lambda unit: ack(unit + 1), upgrade) as port:
         connection, received = websocket.open_socket(port, "/v1/publish")
-        producer = Producer(connection, cargo, 1, received)
-        connection.shutdown(socket.SHUT_WR)
-        with pytest.raises((BenchmarkFailed, BrokenPipeError)):
-            drive([producer])
-        producer.close()
+        with closing(Producer(connection, cargo, 1, received)) as producer:
+            connection.shutdown(socket.SHUT_WR)
+            with pytest.raises((BenchmarkFailed, BrokenPipeError)):
+                drive([producer])
 
 
 def test_what_does_not_become_a_websocket_is_said() -> None:
@@ -98,12 +98,13 @@ def response(number: int, status: bytes = b"200 OK") -> bytes:
 
 def test_an_http_status_other_than_200_fails_the_run() -> None:
     cargo = http.one_each(SHAPE, NUMBERS)
-    with server(cargo.unit_bytes, EVENTS, lambda unit: response(unit + 1, b"503 No"), plain) as port:
-        producer = Producer(http.connect(port), cargo, 1)
+    with (
+        server(cargo.unit_bytes, EVENTS, lambda unit: response(unit + 1, b"503 No"), plain) as port,
+        closing(Producer(http.connect(port), cargo, 1)) as producer,
+    ):
         drive([producer])
         with pytest.raises(BenchmarkFailed, match="503"):
             producer.check()
-        producer.close()
 
 
 def test_no_more_than_the_window_is_unanswered() -> None:
