@@ -39,6 +39,12 @@ class Taking(Protocol):
         """The envelopes among what was received, in order."""
 
 
+class Tally:
+    """How many events all consumers of a round have taken: asked after every step, so it is not a sum."""
+
+    taken = 0
+
+
 class Consumer(Line):
     """One consumer. Its events are counted with those of its fellows, and are taken until there are no more."""
 
@@ -47,6 +53,7 @@ class Consumer(Line):
         self.inbox.put(received)
         self.taking = taking
         self.taken = 0
+        self.tally = Tally()
         self.times: list[tuple[int, float]] = []
         """How many had been taken, and when that was known: a pair for each read that brought some."""
         self._out = taking.opening()
@@ -57,6 +64,7 @@ class Consumer(Line):
         new, answer = self.taking.take(self.inbox)
         if new:
             self.taken += new
+            self.tally.taken += new
             self.times.append((self.taken, now))
         if answer:
             self._out += answer

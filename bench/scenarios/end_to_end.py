@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from bench.failure import BenchmarkFailed
-from bench.load.consumer import Consumer, check_deliveries, shares
+from bench.load.consumer import Consumer, Tally, check_deliveries, shares
 from bench.load.drive import Timed, drive
 from bench.load.events import Shape
 from bench.load.lines import Line, Producer
@@ -50,9 +50,12 @@ def flow_through(flow: Flow, peer: Peer, *, watch: Callable[[list[Consumer]], No
         try:
             consumers = [peer.consumer() for _ in range(flow.consumers)]
             lines += consumers
+            tally = Tally()
+            for taker in consumers:
+                taker.tally = tally
             producers = [peer.producer(each) for each in numbers]
             lines += producers
-            timed = drive(lines, lambda: sum(each.taken for each in consumers) >= count)
+            timed = drive(lines, lambda: tally.taken >= count)
         finally:
             for line in lines:
                 line.close()
