@@ -8,7 +8,6 @@ latency     at a fixed rate, from when an event was due to when it was there
 disk        a slow disk, a large ledger, a million events that wait
 bus         the event bus: published to handled, scheduled to fired
 edge        outboxes of devices, one and a fleet
-latency     at a fixed rate, from when an event was due to when it was there
 """
 
 from collections.abc import Callable, Iterator
