@@ -4,6 +4,7 @@ Everything that is measured is started by it, and ended. A run that loses, doubl
 """
 
 import argparse
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -62,6 +63,7 @@ def run(given: argparse.Namespace) -> Run:
 def main() -> None:
     """Run, save, and fail with the reason if a run does not count."""
     given = parser().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started is ended all the same
     try:
         save(run(given), given.out)
     except BenchmarkFailed as failure:
