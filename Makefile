@@ -12,12 +12,15 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILED_SOURCES := $(wildcard _fast/*.pyx _fast/*.pxd _fast/*.h broker/front/skyra_v1/*.proto) setup.py
 DEBUG_TREE := build/debug
+PEERS := redis-server rabbitmq-server beanstalkd
+SAVED ?= docs/benchmarks/result.json
 SPREAD = --numprocesses $(JOBS) --dist worksteal
 
-.PHONY: help serve test test-debug check bench gates bench-latency bench-long bench-edge bench-board torture wheel edge-wheel arm64 clean
+.PHONY: help serve test test-debug check bench bench-full bench-parts bench-peers bench-compare bench-page gates bench-edge bench-board torture wheel \
+	edge-wheel arm64 clean
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -64,17 +67,27 @@ check: $(VENV)/.built ## Lint, type-check, check the layers and the tidiness of 
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/pytest --quiet tests/tidy
 
-bench: $(VENV)/.built ## Run the benchmarks
+bench: $(VENV)/.built ## Run the benchmarks, in three minutes; ARGS='ws-1 http' for some of them
+	@$(BIN)/python -m bench $(ARGS)
+
+bench-full: $(VENV)/.built ## All of the benchmarks, with every size
+	@$(BIN)/python -m bench --full $(ARGS)
+
+bench-parts: $(VENV)/.built ## Measure the compiled structures and the journal by themselves
 	@$(BIN)/pytest bench --benchmark-only --benchmark-columns=median,ops,rounds $(ARGS)
+
+bench-peers: $(VENV)/.built ## Install what the benchmarks put beside Courier (Debian packages need root)
+	@$(PIP) install --group bench
+	@apt-get install -y --no-install-recommends $(PEERS)
+
+bench-compare: $(VENV)/.built ## Compare build/bench/result.json with a saved run; SAVED=another.json
+	@$(BIN)/python -m bench.compare $(SAVED) build/bench/result.json $(ARGS)
+
+bench-page: $(VENV)/.built ## Write docs/benchmarks.md and its plots from build/bench/result.json
+	@$(BIN)/python -m bench.page build/bench/result.json $(ARGS)
 
 gates: $(VENV)/.built ## Check the ratios that the benchmarks promise
 	@$(BIN)/pytest bench $(ARGS)
-
-bench-latency: $(VENV)/.built ## Measure the latency from producer to consumer at 10,000 events a second
-	@$(BIN)/python -m bench.latency $(ARGS)
-
-bench-long: $(VENV)/.built ## Benchmarks that grow a ledger to 10 million rows (minutes, several GB)
-	@COURIER_WORKLOAD=long $(BIN)/pytest bench/test_journal.py -k grows --capture=no --timeout 0 $(ARGS)
 
 bench-edge: $(VENV)/.built ## Measure the edge: ARGS=puts, drain or fleet
 	@$(BIN)/python -m bench.edge $(ARGS)

@@ -12,20 +12,20 @@ import argparse
 import asyncio
 import logging
 import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import apsw
 
+from bench.load.paced import percentile
 from edge import Edge, Outbox, Pace, limits
+from tests.support.process import BrokerProcess
 
 PAYLOAD = {"reading": 21.5, "filling": "x" * 150}
 COLUMN_SECONDS = 1.0
@@ -37,22 +37,16 @@ def event(number: int, prefix: str = "evt") -> dict[str, Any]:
 
 
 @contextmanager
-def broker(directory: Path, port: str = "0") -> Iterator[str]:
+def broker(directory: Path, port: int = 0) -> Iterator[str]:
     """A broker of its own; its address without the scheme."""
-    command = [sys.executable, "-m", "broker", "serve", "--port", port, "--data", str(directory / "broker")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        found = re.search(rb"http://([^,\s]+)", process.stdout.readline())
-        assert found is not None
-        yield found[1].decode()
-    finally:
-        process.terminate()
-        process.wait()
+    with BrokerProcess(directory / "broker", port=port) as process:
+        yield f"127.0.0.1:{process.port}"
+        process.terminate_and_wait()
 
 
-async def puts(directory: Path, seconds: float) -> None:
+async def puts(directory: Path, seconds: float) -> dict[int, float]:
     """Puts a second, with one caller and with fifty."""
+    rates = {}
     for callers in (1, 50):
         async with Outbox(directory / f"puts-{callers}.db", device_id="bench") as outbox:
             done = 0
@@ -67,7 +61,8 @@ async def puts(directory: Path, seconds: float) -> None:
                     done += 1
 
             await asyncio.gather(*(call(caller) for caller in range(callers)))
-        print(f"puts, {callers} callers: {done / seconds:,.0f} a second")
+        rates[callers] = done / seconds
+    return rates
 
 
 async def fill(outbox: Outbox, count: int, prefix: str = "evt") -> None:
@@ -76,8 +71,8 @@ async def fill(outbox: Outbox, count: int, prefix: str = "evt") -> None:
         await asyncio.gather(*(outbox.put(event(n, prefix)) for n in range(start, min(count, start + 1000))))
 
 
-async def drain(directory: Path, rows: int) -> None:
-    """How fast a backlog reaches the broker."""
+async def drain(directory: Path, rows: int) -> float:
+    """How many events of a backlog reach the broker a second."""
     path = directory / "drain.db"
     async with Outbox(path, device_id="bench") as outbox:
         await fill(outbox, rows)
@@ -87,7 +82,7 @@ async def drain(directory: Path, rows: int) -> None:
             await edge.drained()
             took = time.perf_counter() - started
     _check(directory, rows)
-    print(f"drain of {rows:,} rows: {rows / took:,.0f} events a second")
+    return rows / took
 
 
 class Watch:
@@ -119,7 +114,7 @@ class Watch:
             print(f"{column * COLUMN_SECONDS:4.0f} s {columns[column]:4d} {'#' * (columns[column] // 2)}")
 
 
-async def fleet(directory: Path, outboxes: int, backlog: int, outage_seconds: float) -> None:
+async def fleet(directory: Path, outboxes: int, backlog: int, outage_seconds: float) -> "Return":
     """Many outboxes lose their broker, gather a backlog, and find it again; each puts a live event as it does."""
     limits.RESERVE_BYTES = limits.KIB  # a thousand reserves are no part of this
     logging.getLogger("edge").setLevel(logging.ERROR)  # nor are the complaints of a thousand devices
@@ -132,7 +127,7 @@ async def fleet(directory: Path, outboxes: int, backlog: int, outage_seconds: fl
         for number, edge in enumerate(edges):
             await asyncio.gather(*(edge.put(event(n, f"old_{number}")) for n in range(backlog)))
         await asyncio.sleep(outage_seconds)
-        with broker(directory, port=address.rpartition(":")[2]):
+        with broker(directory, port=int(address.rpartition(":")[2])):
             back = time.perf_counter()
             watch.back = {number: asyncio.Event() for number in range(outboxes)}
             following = asyncio.create_task(watch.follow(address, outboxes))
@@ -141,13 +136,33 @@ async def fleet(directory: Path, outboxes: int, backlog: int, outage_seconds: fl
             took = time.perf_counter() - back
             await following
     _check(directory, outboxes * (backlog + 2))
-    tries = sum(each >= back for each in watch.opened)
-    print(
-        f"fleet of {outboxes:,} with {backlog} rows each, outage of {outage_seconds:.0f} s: all {outboxes * backlog:,}"
-    )
-    print(f"are in the ledger once, {took:.1f} s after the broker came back, after {tries:,} connections")
-    print(f"a live event, put when its outbox has found the broker: {_percentiles(watch.latencies)}")
-    watch.draw(back)
+    return Return(outboxes, backlog, outage_seconds, took, watch, back)
+
+
+class Return(NamedTuple):
+    """How a fleet came back."""
+
+    outboxes: int
+    backlog: int
+    outage_seconds: float
+    seconds: float
+    watch: Watch
+    back: float
+
+    @property
+    def tries(self) -> int:
+        """How many connections were tried, after the broker was there again."""
+        return sum(each >= self.back for each in self.watch.opened)
+
+    def show(self) -> None:
+        """Print it, with the columns of connections."""
+        print(
+            f"fleet of {self.outboxes:,} with {self.backlog} rows each, outage of {self.outage_seconds:.0f} s: all "
+            f"{self.outboxes * self.backlog:,} are in the ledger once, {self.seconds:.1f} s after the broker came "
+            f"back, after {self.tries:,} connections"
+        )
+        print(f"a live event, put when its outbox has found the broker: {_percentiles(self.watch.latencies)}")
+        self.watch.draw(self.back)
 
 
 def _edge(directory: Path, address: str, number: int, watch: Watch) -> Edge:
@@ -183,8 +198,7 @@ def _check(directory: Path, events: int) -> None:
 
 def _percentiles(seconds: list[float]) -> str:
     ordered = sorted(seconds)
-    ranks = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-    shown = [f"{name} {ordered[int(len(ordered) * rank)] * 1000:,.0f} ms" for name, rank in ranks.items()]
+    shown = [f"p{percent} {percentile(ordered, percent) * 1000:,.0f} ms" for percent in (50, 95, 99)]
     return ", ".join([*shown, f"max {ordered[-1] * 1000:,.0f} ms"])
 
 
@@ -202,11 +216,13 @@ def main() -> None:
         directory = Path(name)
         match given.what:
             case "puts":
-                asyncio.run(puts(directory, given.seconds))
+                for callers, rate in asyncio.run(puts(directory, given.seconds)).items():
+                    print(f"puts, {callers} callers: {rate:,.0f} a second")
             case "drain":
-                asyncio.run(drain(directory, given.rows))
+                rate = asyncio.run(drain(directory, given.rows))
+                print(f"drain of {given.rows:,} rows: {rate:,.0f} events a second")
             case _:
-                asyncio.run(fleet(directory, given.outboxes, given.backlog, given.outage))
+                asyncio.run(fleet(directory, given.outboxes, given.backlog, given.outage)).show()
 
 
 if __name__ == "__main__":

@@ -30,12 +30,12 @@ ENVELOPE = b'{"id":"e","ts":"2026-02-19T18:14:02Z","to":"bench/in","type":"t","p
 DIGEST = hashlib.sha256(ENVELOPE).digest()
 
 
-def make_events(start: int, count: int, name: Callable[[int], str] = "e-{:012d}".format) -> list[InboundEvent]:
+def make_events(
+    start: int, count: int, name: Callable[[int], str] = "e-{:012d}".format, stream: str = "bench/in"
+) -> list[InboundEvent]:
     """Events of 300 bytes with ids in the order of time, unless `name` says otherwise."""
     return [
-        InboundEvent(
-            "courier", "bench/in", "t", "stream:bench/in", name(n), 1_771_524_842_000_000 + n, ENVELOPE, DIGEST
-        )
+        InboundEvent("courier", stream, "t", f"stream:{stream}", name(n), 1_771_524_842_000_000 + n, ENVELOPE, DIGEST)
         for n in range(start, start + count)
     ]
 

@@ -1,16 +1,13 @@
 """What durability costs: the journal against the bare loops that it is made of, on the same schema.
 
-The gates are ratios within one run, from rounds in turns. `make bench` gives the figures, and
-`make bench-long` how they hold when the ledger grows.
+The gates are ratios within one run, from rounds in turns. `make bench-parts` gives the figures; how they hold when the
+ledger grows, `python -m bench ledger --full`.
 """
 
 import asyncio
-import os
 import shutil
 import sys
-import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +23,6 @@ from bench.journal_load import (
     spinning_thread,
     through_journal,
 )
-from broker.journal.connection import FILE_NAME, open_writer
-from broker.journal.writer import attach_committer
 
 CONTENDERS: dict[str, Contender] = {
     "journal": through_journal,
@@ -39,7 +34,6 @@ EVENTS = 50_000
 ROUNDS = 5
 OF_BARE_LOOP_MIN = 0.8
 BESIDE_SPINNER_MIN = 0.5
-GROWN_MIN = 0.8
 SWITCH_INTERVAL_SECONDS = 0.0005
 """As `courier serve` sets it."""
 
@@ -97,55 +91,3 @@ def test_the_journal_keeps_half_of_its_rate_beside_a_spinning_thread(tmp_path: P
     with spinning_thread():
         (beside,) = best_rates(tmp_path, 500, EVENTS, through_journal)
     assert beside >= BESIDE_SPINNER_MIN * idle, f"idle {idle:,.0f}/s, beside a spinning thread {beside:,.0f}/s"
-
-
-class Ledger:
-    """A ledger that is written by the bare loop, slice by slice."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir()
-        self._connection = open_writer(directory / FILE_NAME, synchronous="full")
-        self._connection.pragma("wal_autocheckpoint", 1000)
-        self._committer = attach_committer(self._connection)
-        self.rows = 0
-
-    def grow(self, rows: int, name: Callable[[int], str]) -> float:
-        """Add rows; how many a second that was."""
-        batches = in_batches(make_events(self.rows, rows, name), 1_000)
-        started = time.perf_counter()
-        for events in batches:
-            self.rows = self._committer.write(events, [], self.rows + 1, True).next_seq - 1
-        return rows / (time.perf_counter() - started)
-
-    def close(self) -> None:
-        self._committer.close()
-        self._connection.close()
-
-
-@pytest.mark.skipif("COURIER_WORKLOAD" not in os.environ, reason="grows a ledger for minutes: make bench-long")
-@pytest.mark.parametrize(
-    ("ids", "rows", "gated"),
-    [("time-ordered", 10_000_000, True), ("random", 2_000_000, False)],
-    ids=["ordered", "random"],
-)
-def test_the_rate_holds_when_the_ledger_grows(tmp_path: Path, ids: str, rows: int, gated: bool) -> None:
-    """A disk gets slower under minutes of load: so at the end the large ledger and an empty one take turns."""
-    names: dict[str, Callable[[int], str]] = {"time-ordered": "e-{:012d}".format, "random": lambda _n: uuid.uuid4().hex}
-    slice_rows = 100_000
-    ledger = Ledger(tmp_path / "large")
-    while ledger.rows < rows:
-        found = ledger.grow(slice_rows, names[ids])
-        if ledger.rows % 1_000_000 == 0:
-            sys.stderr.write(f"{ids} ids, {ledger.rows:>10,} rows: {found:,.0f}/s\n")
-    large, empty = [], []
-    for number in range(ROUNDS):
-        fresh = Ledger(tmp_path / f"empty-{number}")
-        large.append(ledger.grow(slice_rows, names[ids]))
-        empty.append(fresh.grow(slice_rows, names[ids]))
-        fresh.close()
-    ledger.close()
-    ratio = sum(large) / sum(empty)
-    figures = f"empty {sum(empty) / ROUNDS:,.0f}/s, at {rows:,} rows {sum(large) / ROUNDS:,.0f}/s"
-    sys.stderr.write(f"{ids} ids: {figures}, ratio {ratio:.2f}\n")
-    if gated:
-        assert ratio >= GROWN_MIN
