@@ -19,7 +19,7 @@ from pathlib import Path
 
 import aiohttp
 
-from bench.latency import percentile
+from bench.load.paced import percentile
 from tests.support.disk import preload
 from tests.support.process import BrokerProcess
 
