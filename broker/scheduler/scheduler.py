@@ -104,8 +104,11 @@ class Scheduler:
         self._cancelling: set[int] = set()
         """Whose cancellation is on its way to the disk."""
         self._cancelled: set[int] = set()
-        """Whose cancellation has reached it while a page was read."""
-        self._reading = False
+        """Whose cancellation has reached it while a page was chosen."""
+        self._choosing = False
+        """Whether a page is being read, and it is not decided yet what of it goes."""
+        self._offered: frozenset[int] = frozenset()
+        """What was just offered to streams in memory, and is not marked yet."""
         self._failures = 0
         """How often in a row a whole page could not be dealt with."""
         self.tally = Tally()
@@ -137,6 +140,12 @@ class Scheduler:
 
     async def cancel(self, deferred_id: int) -> bool:
         """Let an event never happen; False if it has fired, was cancelled before, or is not known."""
+        if deferred_id in self._offered:
+            return False
+        # Shielded: the page must leave it out until it is known what became of the job that is on its way.
+        return await asyncio.shield(asyncio.ensure_future(self._cancel(deferred_id)))
+
+    async def _cancel(self, deferred_id: int) -> bool:
         self._cancelling.add(deferred_id)
         try:
             cancelled = await self._book.cancel(deferred_id)
@@ -145,7 +154,7 @@ class Scheduler:
             raise
         finally:
             self._cancelling.discard(deferred_id)
-            if self._reading:
+            if self._choosing:
                 self._cancelled.add(deferred_id)
         self.tally.cancelled += cancelled
         return cancelled
@@ -218,30 +227,40 @@ class Scheduler:
 
     async def _read(self) -> Page:
         self._cancelled.clear()
-        self._reading = True
-        try:
-            return await self._book.page(self._clock.wall_us(), frozenset(self._cancelling))
-        finally:
-            self._reading = False
+        self._choosing = True
+        page = await self._book.page(self._clock.wall_us(), frozenset(self._cancelling))
+        self._choosing = bool(page.due)
+        return page
 
     # What is due.
 
     async def _let_go(self, due: Sequence[Due]) -> None:
         await self._room(len(due))
-        sorted_out = self._sort_out(due, self._clock.wall_us())
-        refusals = sorted_out.refusals
-        if sorted_out.durable:
-            refusals += await self._commit(sorted_out.durable)
-        if sorted_out.in_memory:
-            refusals += await self._offer(sorted_out.in_memory)
-        if passed_over := sorted_out.passed_over:
-            following = [going.following for going in passed_over if going.following is not None]
-            await self._book.passed_over([going.due.id for going in passed_over], following, self._clock.wall_us())
-            self.tally.passed_over += len(passed_over)
-            self._wait_for(following)
-        if refusals:
-            await self._book.refused(refusals)
-            self.tally.refused += len(refusals)
+        out = self._sort_out(due, self._clock.wall_us())
+        # From here to the two submissions nothing is awaited: a cancellation comes before all of it, or after.
+        self._choosing = False
+        self._offered = frozenset(each.due.id for each in out.in_memory)
+        try:
+            offered, committed = (
+                self._submit(out.in_memory),
+                self._submit(out.durable, self._mark(out.durable) if out.durable else None),
+            )
+            refusals = await asyncio.gather(
+                self._mark_offered(out.in_memory, offered), self._committed(out.durable, committed)
+            )
+        finally:
+            self._offered = frozenset()
+        if out.passed_over:
+            await self._pass_over(out.passed_over)
+        if every := [*out.refusals, *refusals[0], *refusals[1]]:
+            await self._book.refused(every)
+            self.tally.refused += len(every)
+
+    async def _pass_over(self, going: Sequence[_Going]) -> None:
+        """Runs that were missed, and are not made up for."""
+        await self._book.passed_over([each.due.id for each in going], _following(going), self._clock.wall_us())
+        self.tally.passed_over += len(going)
+        self._wait_for(_following(going))
 
     def _sort_out(self, due: Sequence[Due], now_us: int) -> _SortedOut:
         """What is to become of each."""
@@ -268,30 +287,38 @@ class Scheduler:
                 out.durable.append(going)
         return out
 
-    async def _commit(self, going: Sequence[_Going]) -> list[Refusal]:
-        """Events to the disk, with their marks; those that were not taken."""
-        following = [each.following for each in going if each.following is not None]
-        job = self._book.fired([(each.due.id, each.event) for each in going], following, self._clock.wall_us())
-        refusals = self._settled(going, await self._submit([each.event for each in going], job))
-        self._wait_for(following)
+    def _mark(self, going: Sequence[_Going]) -> Job:
+        """The job that is committed with the events."""
+        events = [(each.due.id, each.event) for each in going]
+        return self._book.fired(events, _following(going), self._clock.wall_us())
+
+    async def _committed(self, going: Sequence[_Going], receipts: asyncio.Future[Receipts] | None) -> list[Refusal]:
+        """Wait for the disk; the events that were not taken."""
+        if receipts is None:
+            return []
+        refusals = self._settled(going, await receipts)
+        self._wait_for(_following(going))
         return refusals
 
-    async def _offer(self, going: Sequence[_Going]) -> list[Refusal]:
-        """Events to their streams in memory, then their marks to the disk; those that were not taken."""
-        refusals = self._settled(going, await self._submit([each.event for each in going], None))
+    async def _mark_offered(self, going: Sequence[_Going], receipts: asyncio.Future[Receipts] | None) -> list[Refusal]:
+        """Mark what is in its stream in memory; the events that were not taken."""
+        if receipts is None:
+            return []
+        refusals = self._settled(going, await receipts)
         refused = {each.id for each in refusals}
         taken = [each for each in going if each.due.id not in refused]
-        following = [each.following for each in taken if each.following is not None]
-        await self._book.offered([each.due.id for each in taken], following, self._clock.wall_us())
-        self._wait_for(following)
+        await self._book.offered([each.due.id for each in taken], _following(taken), self._clock.wall_us())
+        self._wait_for(_following(taken))
         return refusals
 
     def _wait_for(self, following: Sequence[Following]) -> None:
         for each in following:
             self._alarm.bring_forward(each.fire_at)
 
-    async def _submit(self, events: Sequence[InboundEvent], job: Job | None) -> Receipts:
-        """Hand events to the gate, and wait until they are kept; raise what kept them from it."""
+    def _submit(self, going: Sequence[_Going], job: Job | None = None) -> asyncio.Future[Receipts] | None:
+        """Hand events to the gate now; what becomes of them, None if there are none."""
+        if not going:
+            return None
         answer: asyncio.Future[Receipts] = asyncio.get_running_loop().create_future()
 
         def done(outcome: Any) -> None:
@@ -302,8 +329,8 @@ class Scheduler:
             else:
                 answer.set_result(outcome)
 
-        self._gate.submit(events, done, job)
-        return await answer
+        self._gate.submit([each.event for each in going], done, job)
+        return answer
 
     def _settled(self, going: Sequence[_Going], receipts: Receipts) -> list[Refusal]:
         """Count what was taken; what was not."""
@@ -323,6 +350,11 @@ class Scheduler:
             log.warning("deferred event %d is due, but stream %s does not take it: %s", due.id, due.stream, reason)
         retry_at = self._clock.wall_us() + round(_backoff_seconds(due.attempts + 1) * 1e6)
         return Refusal(due.id, reason, retry_at)
+
+
+def _following(going: Sequence[_Going]) -> list[Following]:
+    """The runs that come after."""
+    return [each.following for each in going if each.following is not None]
 
 
 def _backoff_seconds(failures: int) -> float:

@@ -38,6 +38,13 @@ def named(broker: Broker, clock: ManualClock, stream: str, event_id: str, payloa
     return broker._core.gate.admit_envelope(HOST, stream, envelope.encode())
 
 
+class Recipient:
+    """A subscriber that does one thing with what it gets."""
+
+    def __init__(self, then: Any) -> None:
+        self.deliver = then
+
+
 async def fired(broker: Broker) -> list[Any]:
     """The ids of what has fired, in the order of the journal."""
     return [number for (number,) in await query(broker, "SELECT id FROM deferrals WHERE status = 'fired' ORDER BY seq")]
@@ -247,6 +254,43 @@ async def test_what_is_cancelled_while_its_page_is_read_does_not_go(
     assert seen.numbers == [0, 2]
     assert (await deferred_row(broker, ids[1]))["status"] == "cancelled"
     assert await query(broker, "SELECT count(*) FROM ledger") == [(2,)]
+
+
+async def test_what_is_cancelled_while_its_page_waits_for_room_does_not_go(
+    open_broker: OpenBroker, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await open_broker(clock=clock)
+    ids = [await broker.bus.schedule_at(1, "alert", "ext", {"n": n}) for n in range(2)]
+    waits, may_go = asyncio.Event(), asyncio.Event()
+
+    async def no_room_yet(_events: int) -> None:
+        waits.set()
+        await may_go.wait()
+
+    monkeypatch.setattr(scheduler(broker), "_room", no_room_yet)
+    pass_time(broker, clock, 1_000)
+    await waits.wait()
+    assert await broker.bus.cancel(ids[0]) is True
+    may_go.set()
+    await eventually(lambda: scheduler(broker).tally.fired == 1)
+    assert await query(broker, "SELECT count(*) FROM ledger") == [(1,)]
+
+
+async def test_what_is_in_its_stream_in_memory_cannot_be_cancelled_before_it_is_marked(
+    open_broker: OpenBroker, clock: ManualClock
+) -> None:
+    broker = await open_broker({"streams": {"durability": "memory"}}, clock=clock)
+    deferred_id = await broker.bus.schedule_at(1, "alert", "ext", {"n": 1})
+    cancelling: list[asyncio.Task[bool]] = []
+
+    def cancel(_event: Any) -> None:
+        cancelling.append(asyncio.ensure_future(broker.bus.cancel(deferred_id)))
+
+    broker._core.registry.subscribe("topics/alert", Recipient(cancel)).grant(1)
+    pass_time(broker, clock, 1_000)
+    await eventually(lambda: bool(cancelling))
+    assert await cancelling[0] is False
+    assert (await deferred_row(broker, deferred_id))["status"] in ("fired", "scheduled")
 
 
 async def test_what_is_cancelled_after_it_was_handed_to_the_journal_has_fired(
