@@ -138,9 +138,7 @@ class EventBus:
         subscription = Subscription(
             topic, handler, subscriber_id, retries=retries, backoff=backoff, timeout=timeout, concurrency=concurrency
         )
-        if not is_pattern(
-            topic
-        ):  # here, and not when the lane is made: that would be told of a stream, and be made twice
+        if not is_pattern(topic):  # not when its lane is made: who is told of a new stream would make another one
             self._registry.open(stream_of(topic))
         self._subscriptions[subscription] = None
         if self._started:
