@@ -57,8 +57,9 @@ exec chroot . /bin/sh -euc '
     echo "  pip install --only-binary=:all: $(ls ./*.whl) (no compiler inside)"
     /opt/courier/bin/python tests/packaging/smoke.py 2>smoke.log || { cat smoke.log; exit 1; }
     $pip install --no-index --find-links /wheels --only-binary=:all: --no-compile """ + " ".join(TEST_TOOLS) + """
-    HYPOTHESIS_PROFILE=emulated /opt/courier/bin/python -P -m pytest tests/fast --override-ini pythonpath= --quiet \
-        --timeout 900 --color=no | tail -n 1
+    HYPOTHESIS_PROFILE=emulated /opt/courier/bin/python -P -m pytest tests/fast --override-ini pythonpath= --quiet \\
+        --timeout 900 --color=no >tests.log 2>&1 || { cat tests.log; exit 1; }
+    echo "  tests/fast: $(tail -n 1 tests.log)"
 '
 """  # fmt: skip
 

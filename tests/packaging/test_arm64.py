@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.arm64 import PYTHON, TOOLS, missing
+from tests.packaging.arm64 import INSIDE, PYTHON, TOOLS, missing
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKS = "enabled\ninterpreter /usr/libexec/qemu-binfmt/aarch64-binfmt-P\nflags: POF\noffset 0\n"
@@ -64,3 +64,10 @@ def test_without_them_it_ends_with_all_that_is_missing_and_does_nothing(tmp_path
     assert first == "make arm64 needs"
     assert {f"  {tool}: apt-get install {package}" for tool, package in TOOLS.items()} <= set(others)
     assert not (tmp_path / "cache").exists()
+
+
+def test_what_runs_inside_is_a_script_in_which_nothing_hides_a_failure() -> None:
+    inner = INSIDE.partition("/bin/sh -euc '")[2].rpartition("'")[0]
+    for script in (INSIDE, inner):
+        assert subprocess.run(["sh", "-n", "-c", script], check=False).returncode == 0
+        assert " | " not in script, "sh knows the end of the last command of a pipe only"
