@@ -10,6 +10,8 @@ def main() -> None:
     """Run the command line."""
     try:
         from broker.cli import main as command  # noqa: PLC0415 - what it imports may be missing
+
+        command(prog_name="courier")
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         if name not in NOT_EVERYWHERE:
@@ -18,7 +20,6 @@ def main() -> None:
             f"courier: {name} is not installed, and the broker needs it. 32-bit systems have no wheels of it: "
             "courier-edge runs there, and sends to a broker on a 64-bit one. Elsewhere, install courier-broker again"
         )
-    command(prog_name="courier")
 
 
 if __name__ == "__main__":

@@ -44,34 +44,57 @@ units        figures as people read them
 terminal     what the terminal can do
 """
 
+from importlib import import_module
+from typing import Final
+
 import click
 
-from broker.cli.backup import backup, verify
-from broker.cli.config import config
-from broker.cli.consumer_groups import groups
-from broker.cli.dead import dead
-from broker.cli.extensions import extensions
 from broker.cli.groups import Group
-from broker.cli.import_ import import_
-from broker.cli.manifest import manifest
-from broker.cli.pipe import pipe
-from broker.cli.pub import pub
-from broker.cli.receipts import receipts
-from broker.cli.replay import replay
-from broker.cli.schedule import schedule
-from broker.cli.serve import serve
-from broker.cli.service import service
-from broker.cli.sources import sources
-from broker.cli.streams import streams
-from broker.cli.sub import sub
-from broker.cli.tail import tail
-from broker.cli.token import token
-from broker.cli.top import top
-from broker.cli.why import why
+
+COMMANDS: Final = {
+    "backup": "backup",
+    "config": "config",
+    "dead": "dead",
+    "extensions": "extensions",
+    "groups": "consumer_groups",
+    "import": "import_",
+    "manifest": "manifest",
+    "pipe": "pipe",
+    "pub": "pub",
+    "receipts": "receipts",
+    "replay": "replay",
+    "schedule": "schedule",
+    "serve": "serve",
+    "service": "service",
+    "sources": "sources",
+    "streams": "streams",
+    "sub": "sub",
+    "tail": "tail",
+    "token": "token",
+    "top": "top",
+    "verify": "backup",
+    "why": "why",
+}
+"""Each command, and the module of this room that has it."""
+
+
+class Commands(Group):
+    """The commands of `courier`. One is imported when it is asked for: importing all takes longer than most of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
+        """Every name."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as click calls it
+        """The command of this name."""
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            module = import_module(f"broker.cli.{COMMANDS[cmd_name]}")
+            self.add_command(getattr(module, "import_" if cmd_name == "import" else cmd_name))
+        return self.commands.get(cmd_name)
 
 
 @click.group(
-    cls=Group,
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="""\b
 A first event, in and out:
@@ -86,27 +109,3 @@ def main() -> None:
 
     Data goes to stdout, everything else to stderr: lines for people on a terminal, else JSON lines.
     """
-
-
-main.add_command(serve)
-main.add_command(pub)
-main.add_command(sub)
-main.add_command(tail)
-main.add_command(streams)
-main.add_command(top)
-main.add_command(groups)
-main.add_command(schedule)
-main.add_command(sources)
-main.add_command(dead)
-main.add_command(receipts)
-main.add_command(pipe)
-main.add_command(manifest)
-main.add_command(extensions)
-main.add_command(why)
-main.add_command(import_)
-main.add_command(replay)
-main.add_command(backup)
-main.add_command(verify)
-main.add_command(config)
-main.add_command(token)
-main.add_command(service)

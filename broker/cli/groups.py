@@ -8,7 +8,6 @@ import click
 
 from broker.cli import exits
 from broker.cli.output import NotWritten, say
-from broker.config.keys import nearest
 
 OTHER_WORDS: Final = {
     "publish": "pub", "enqueue": "pub", "produce": "pub", "send": "pub", "put": "pub",
@@ -40,7 +39,10 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
     def _hint(self, name: str, ctx: click.Context) -> str:
-        known = [each for each, command in self.commands.items() if not command.hidden]
+        from broker.config.keys import nearest  # noqa: PLC0415 - a configuration, which most commands do not need
+
+        commands = {each: self.get_command(ctx, each) for each in self.list_commands(ctx)}
+        known = [each for each, command in commands.items() if command is not None and not command.hidden]
         word = name.lower()
         meant = word if word in known else OTHER_WORDS.get(word)
         meant = meant if meant in known else nearest(word, known)

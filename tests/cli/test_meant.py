@@ -1,7 +1,10 @@
 """A wrong call is answered with what was meant, and every exit code means one thing."""
 
 import re
+import subprocess
+import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -29,7 +32,7 @@ def said(*arguments: str) -> str:
         (["dead", "delete"], "did you mean 'courier dead discard'?"),
         (["token", "create"], "did you mean 'courier token new'?"),
         (["config", "chekc"], "did you mean 'courier config check'?"),
-        (["xyzzy"], "there is no command 'xyzzy'; there are serve, pub, sub, "),
+        (["xyzzy"], "there is no command 'xyzzy'; there are backup, config, "),
         (["pub", "s", "1", "--tpye", "x"], "--type"),
         (["sub", "s", "--no-akc"], "--no-ack"),
         (["streams", "--sort", "size"], "'depth'"),
@@ -44,9 +47,22 @@ def test_a_wrong_call_says_what_was_meant(arguments: list[str], meant: str) -> N
 
 
 def test_every_other_word_leads_to_a_command() -> None:
-    known = set(main.commands) | {name for group in main.commands.values() for name in getattr(group, "commands", ())}
+    context = click.Context(main)
+    found = {name: main.get_command(context, name) for name in main.list_commands(context)}
+    assert None not in found.values()
+    known = set(found) | {name for group in found.values() for name in getattr(group, "commands", ())}
     assert set(OTHER_WORDS.values()) <= known
-    assert not set(OTHER_WORDS) & set(main.commands)
+    assert not set(OTHER_WORDS) & set(found)
+
+
+def test_a_command_imports_no_other_one() -> None:
+    program = (
+        "import sys; from broker.cli import main; main(['token', '--help'], standalone_mode=False);"
+        "print(sorted(each for each in ('aiohttp', 'broker.app', 'broker.cli.serve') if each in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.endswith(
+        "[]\n"
+    )
 
 
 def test_the_exit_codes_are_what_they_were() -> None:

@@ -59,7 +59,10 @@ def commands(command: click.Command = main, path: tuple[str, ...] = ()) -> Itera
     """The path of every command that is not hidden; a group before what is in it."""
     yield path
     if isinstance(command, click.Group):
-        for name, child in command.commands.items():
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
             if not child.hidden:
                 yield from commands(child, (*path, name))
 

@@ -98,7 +98,7 @@ def test_on_armv7l_nothing_is_required_that_has_no_wheel_there() -> None:
     pi = {"platform_machine": "armv7l"}
     every = map(Requirement, [*broker, *edge])
     required = [each.name for each in every if each.marker is None or each.marker.evaluate(pi)]
-    assert sorted(required) == ["aiohttp", "aiohttp", "apsw", "apsw", "click", "orjson", "orjson"]
+    assert sorted(required) == ["aiohttp", "aiohttp", "apsw", "apsw", "click", "cronsim", "orjson", "orjson"]
     assert {name.lower() for name in WITHOUT_A_WHEEL} & {name.lower() for name in required} == set()
 
 

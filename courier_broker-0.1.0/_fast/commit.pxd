@@ -1,0 +1,44 @@
+from libc.stdint cimport int64_t
+
+from _fast.cells cimport Cell, Cells
+
+cdef extern from "sqlite_api.h":
+    ctypedef struct sqlite3_stmt:
+        pass
+    ctypedef struct courier_connection:
+        void* db
+        const void* api
+
+cdef struct Outcome:
+    int64_t seq            # > 0 new, < 0 duplicate, 0 refused, or left out because its cause is not new
+    int64_t received_at    # of the original, for a duplicate
+    int64_t conflict
+
+cdef class Written:
+    cdef readonly list seqs
+    cdef readonly dict duplicates
+    cdef readonly int64_t next_seq
+    cdef readonly int64_t total_bytes
+
+cdef class Committer:
+    cdef courier_connection _connection
+    cdef sqlite3_stmt* _begin
+    cdef sqlite3_stmt* _commit
+    cdef sqlite3_stmt* _rollback
+    cdef sqlite3_stmt* _insert
+    cdef sqlite3_stmt* _duplicate
+    cdef sqlite3_stmt* _update
+    cdef sqlite3_stmt* _link
+    cdef Py_ssize_t _event_columns
+    cdef Py_ssize_t _update_columns
+    cdef Py_ssize_t _text_column      # what is hashed, and where its digest goes; -1 for nothing
+    cdef Py_ssize_t _digest_column
+
+    cdef sqlite3_stmt* _prepare(self, str sql) except NULL
+    cdef int _run(self, sqlite3_stmt* statement) noexcept nogil
+    cdef int _bind(self, sqlite3_stmt* statement, int first, const Cell* cells, Py_ssize_t count) noexcept nogil
+    cdef int _insert_one(self, const Cell* cells, int64_t seq, Outcome* outcome) noexcept nogil
+    cdef int _link_one(self, int64_t effect_seq, int64_t cause_seq) noexcept nogil
+    cdef int _insert_all(self, Cells events, const int64_t* causes, Outcome* outcomes, int64_t* next_seq) noexcept nogil
+    cdef int _write_all(self, Cells events, Cells updates, const int64_t* causes, Outcome* outcomes, int64_t* next_seq, bint commit) noexcept nogil
+    cdef _fail(self)

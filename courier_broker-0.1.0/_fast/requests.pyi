@@ -1,0 +1,32 @@
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T", bound=tuple[object, ...])
+
+class RequestReader(Generic[T]):
+    """Reads requests of the Courier contract (003) that are written in the plainest form, in one walk over their bytes.
+
+    It is a short cut and no judge: what it makes of a frame is what the contract's own parser would make of it, and
+    None says nothing but that the frame must be given to that one. So it never has to tell what is wrong.
+    """
+
+    def __init__(
+        self,
+        template: T,
+        source_of: Callable[[str], str | None],
+        type_of: Callable[[str], str | None],
+        envelope_bytes_max: int,
+        requests_max: int,
+        levels: int,
+    ) -> None:
+        """Events are copies of `template`, an InboundEvent, with the fields of the request in their places.
+
+        `source_of` gives the source system of a stream, and `type_of` a type as it is; None for a name that may not
+        be one. Both must be pure: what they gave for the last few hundred names is remembered.
+        """
+
+    def read(self, frame: bytes, received_at: int) -> list[T] | None:
+        """The events of one request, or of an array of them, in order."""
+
+    def read_one(self, body: bytes, received_at: int) -> T | None:
+        """The event of one request. An array is none."""

@@ -1,0 +1,93 @@
+"""The frames of one producer that came together, on their way to the journal as few submissions.
+
+A producer that sends one event a frame fills the socket with hundreds of them before the loop comes round. Each as a
+submission of its own would cost a callback and an answer for each. What waits is bounded: past the bound, or while
+the ingest queue is full, the socket is not read any more.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from broker.contracts.inbound import InboundEvent
+from broker.errors import CourierError
+from broker.limits import GATHERED_BYTES_MAX, GATHERED_EVENTS_MAX
+
+Submit = Callable[[list[InboundEvent], Callable[[Any], None]], None]
+"""Hands events to the journal, and says to whom the outcome goes; raises CourierError when it takes none."""
+
+Answer = Callable[[list[InboundEvent], Any], None]
+"""Answers events with their receipts, or with the error that they share."""
+
+
+class Gathering:
+    """What one producer has sent and the journal has not been given yet."""
+
+    def __init__(self, submit: Submit, room: Callable[[int], Awaitable[None]], answer: Answer, chunk_max: int) -> None:
+        self._submit = submit
+        self._room = room
+        self._answer = answer
+        self._chunk_max = max(1, min(GATHERED_EVENTS_MAX, chunk_max))
+        self._frames: deque[tuple[list[InboundEvent], int]] = deque()
+        self._events = 0
+        self._bytes = 0
+        self._ready = asyncio.Event()
+        self._progress = asyncio.Event()
+
+    def add(self, events: list[InboundEvent], size: int) -> None:
+        """Take the events of one frame of so many bytes."""
+        self._frames.append((events, size))
+        self._events += len(events)
+        self._bytes += size
+        self._ready.set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more should be taken now."""
+        return self._events >= self._chunk_max or self._bytes >= GATHERED_BYTES_MAX
+
+    async def taken(self) -> None:
+        """Wait until more may be taken."""
+        while self.is_full:
+            await self._wait()
+
+    async def end(self) -> None:
+        """Wait until the journal has been given everything."""
+        while self._frames:
+            await self._wait()
+
+    async def _wait(self) -> None:
+        self._progress.clear()
+        await self._progress.wait()
+
+    async def run(self) -> None:
+        """Hand over what has gathered, for as long as the producer is there."""
+        while True:
+            await self._ready.wait()
+            self._ready.clear()
+            while self._frames:
+                await self._hand_over()
+
+    async def _hand_over(self) -> None:
+        events = self._next()
+        try:
+            await self._room(len(events))
+            self._submit(events, lambda outcome: self._answer(events, outcome))
+        except CourierError as error:
+            self._answer(events, error)
+        self._progress.set()
+
+    def _next(self) -> list[InboundEvent]:
+        """The events of as many whole frames as make a submission; a frame is never divided."""
+        events, size = self._frames.popleft()
+        count = len(events)
+        if self._frames and count < self._chunk_max:
+            events = list(events)
+        while self._frames and len(events) + len(self._frames[0][0]) <= self._chunk_max:
+            more, bytes_more = self._frames.popleft()
+            events += more
+            size += bytes_more
+        self._events -= len(events)
+        self._bytes -= size
+        return events
