@@ -29,7 +29,9 @@ cdef inline Place skip_escape(Place at, Place end) noexcept nogil:
     if at[0] == c'u':
         if end - at < 5 or not (is_hex(at[1]) and is_hex(at[2]) and is_hex(at[3]) and is_hex(at[4])):
             return NULL
-        return NULL if (at[1] | 0x20) == c'd' and at[2] >= c'8' else at + 5
+        if (at[1] | 0x20) == c'd' and at[2] >= c'8':
+            return NULL
+        return at + 5
     if at[0] == c'"' or at[0] == c'\\' or at[0] == c'/' or at[0] == c'b' or at[0] == c'f' or at[0] == c'n' or at[0] == c'r' or at[0] == c't':
         return at + 1
     return NULL
@@ -80,7 +82,9 @@ cdef inline Place skip_number(Place at, Place end, bint plain) noexcept nogil:
         if at < end and (at[0] == c'+' or at[0] == c'-'):
             at += 1
         at = skip_digits(at, end)
-    return NULL if at == NULL or (plain and at - start > 15) else at
+    if plain and at != NULL and at - start > 15:
+        return NULL
+    return at
 
 cdef inline Place skip_integer(Place at, Place end) noexcept nogil:
     """A plain number without a fraction."""
@@ -95,7 +99,9 @@ cdef inline Place skip_integer(Place at, Place end) noexcept nogil:
     return at
 
 cdef inline Place skip_word(Place at, Place end, const char* word, Py_ssize_t length) noexcept nogil:
-    return at + length if end - at >= length and memcmp(at, word, length) == 0 else NULL
+    if end - at < length or memcmp(at, word, length) != 0:
+        return NULL
+    return at + length
 
 cdef inline Place skip_key(Place at, Place end, bint plain) noexcept nogil:
     """A key, its colon, and the space around them."""
@@ -106,7 +112,9 @@ cdef inline Place skip_key(Place at, Place end, bint plain) noexcept nogil:
     if at == NULL:
         return NULL
     at = skip_space(at, end)
-    return NULL if at == end or at[0] != c':' else at + 1
+    if at == end or at[0] != c':':
+        return NULL
+    return at + 1
 
 cdef inline Place skip_scalar(Place at, Place end, bint plain) noexcept nogil:
     if at[0] == c'"':

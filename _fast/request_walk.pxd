@@ -86,7 +86,7 @@ cdef inline Place skip_strings(Place at, Place end) noexcept nogil:
         if at == end or (at[0] != c',' and at[0] != c']'):
             return NULL
         at += 1
-        if at[-1] == c']':
+        if (at - 1)[0] == c']':
             return at
 
 cdef inline Place read_key(Place at, Place end, Span* key) noexcept nogil:
@@ -98,7 +98,9 @@ cdef inline Place read_key(Place at, Place end, Span* key) noexcept nogil:
     if at == end or at[0] != c':':
         return NULL
     at = skip_space(at + 1, end)
-    return NULL if at == end else at
+    if at == end:
+        return NULL
+    return at
 
 cdef inline Place read_next(Place at, Place end, bint* ended) noexcept nogil:
     """What stands behind a member of an object: a comma, or the bracket that ends it."""
@@ -147,7 +149,9 @@ cdef inline Place read_field(Place at, Place end, Span key, int levels, Request*
         at = skip_strings(at, end)
     elif is_key(key, "headers", 7):
         field = SEEN_HEADERS
-        at = skip_value(at, end, levels, True) if at[0] == c'{' else NULL
+        if at[0] != c'{':
+            return NULL
+        at = skip_value(at, end, levels, True)
     elif is_key(key, "partitionKey", 12):
         field = SEEN_PARTITION
         at = read_string(at, end, &request.partition)
@@ -194,9 +198,13 @@ cdef inline Place read_request(Place at, Place end, int levels, Request* request
         if at == NULL:
             return NULL
         if is_key(key, "to", 2):
-            at = NULL if request.to.at != NULL else read_string(at, end, &request.to)
+            if request.to.at != NULL:
+                return NULL
+            at = read_string(at, end, &request.to)
         elif is_key(key, "envelope", 8):
-            at = NULL if request.envelope.at != NULL else read_envelope(at, end, levels - 1, request)
+            if request.envelope.at != NULL:
+                return NULL
+            at = read_envelope(at, end, levels - 1, request)
         else:
             at = skip_value(at, end, levels, False)
         if at == NULL:

@@ -198,7 +198,7 @@ cdef class RequestReader:
             if at == end or (at[0] != c',' and at[0] != c']'):
                 return None
             at += 1
-            if at[-1] == c']':
+            if (at - 1)[0] == c']':
                 return events if skip_space(at, end) == end else None
 
 

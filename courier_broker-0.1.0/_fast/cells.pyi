@@ -1,1 +1,0 @@
-"""Nothing of it is seen from Python: `commit` uses it in C."""
