@@ -9,6 +9,7 @@ from broker.contracts.courier import parse_enqueue
 from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError
 from broker.front.gathering import Gathering
+from broker.limits import GATHERED_BYTES_MAX, GATHERED_EVENTS_MAX
 from tests.conftest import Connect, StartApp
 from tests.front.test_publish import ids, publishing
 from tests.support.client import PATIENCE_SECONDS
@@ -59,6 +60,37 @@ async def test_what_each_frame_may_set_off_is_not_shared_with_those_beside_it(
     assert len(await stored(app, where="stream = 'out'")) == 20
 
 
+async def no_wait(_events: int) -> None:
+    return
+
+
+async def test_what_gathers_is_bounded_in_events_and_bytes_and_goes_in_whole_frames() -> None:
+    submitted: list[int] = []
+    gathering = Gathering(lambda events, _done: submitted.append(len(events)), no_wait, lambda *_: None, 10_000)
+    event = parse_enqueue(body(), 1)
+    running = asyncio.create_task(gathering.run())
+    try:
+        for frames, is_full in [
+            ([(GATHERED_EVENTS_MAX - 1, 1)], False),
+            ([(GATHERED_EVENTS_MAX - 1, 1), (1, 1)], True),
+            ([(GATHERED_EVENTS_MAX - 1, 1), (2, 1)], True),
+            ([(GATHERED_EVENTS_MAX * 5, 1)], True),
+            ([(1, GATHERED_BYTES_MAX - 1)], False),
+            ([(1, GATHERED_BYTES_MAX - 1), (1, 1)], True),
+        ]:
+            for count, size in frames:
+                gathering.add([event] * count, size, False)
+            assert gathering.is_full is is_full
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await gathering.end()
+            assert not gathering.is_full
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    most = GATHERED_EVENTS_MAX
+    assert submitted == [most - 1, most, most - 1, 2, most * 5, 1, 2]
+
+
 async def test_an_error_of_the_brokers_own_is_answered_and_the_next_frames_are_taken() -> None:
     answered: list[tuple[str, Any]] = []
 
@@ -67,13 +99,10 @@ async def test_an_error_of_the_brokers_own_is_answered_and_the_next_frames_are_t
             raise RuntimeError("no such thing")
         done("taken")
 
-    async def room(_events: int) -> None:
-        return
-
     def answer(events: list[InboundEvent], outcome: Any) -> None:
         answered.extend((event.source_event_id, outcome) for event in events)
 
-    gathering = Gathering(submit, room, answer, chunk_max=1)
+    gathering = Gathering(submit, no_wait, answer, chunk_max=1)
     running = asyncio.create_task(gathering.run())
     try:
         for name in ("bad", "good"):
