@@ -147,6 +147,7 @@ class Core:
     def _wire_triggers(self) -> None:
         """Without rules, the gate does not know of triggers."""
         self.gate.expand = self.triggers.expand if len(self.triggers.rules) else None
+        self.gate.has_rules_for = self.triggers.has_rules_for
 
     def _fail(self, reason: str) -> None:
         self.failure = reason

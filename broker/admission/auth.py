@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from broker.config import Auth, Pixel
 from broker.contracts.names import pattern_covers
 from broker.errors import Forbidden, Unauthorized
-from broker.limits import GRANTS_REMEMBERED_MAX
+from broker.limits import GRANTS_REMEMBERED_MAX, STREAM_NAME_BYTES_MAX
 
 LOCAL = "local"
 """The principal of a caller without a token, when none are configured."""
@@ -65,6 +65,8 @@ class Principal:
         if stream in granted:
             return
         self._check(self.may("streams", stream, action), f"streams:{stream}:{action}")
+        if len(stream) > STREAM_NAME_BYTES_MAX:
+            return  # a receipt is asked for by a source, which may be any text
         if len(granted) == GRANTS_REMEMBERED_MAX:
             granted.clear()
         granted.add(stream)

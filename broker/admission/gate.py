@@ -55,6 +55,8 @@ class Gate:
         """Whether the events of a stream never reach the disk."""
         self.expand: Callable[[Sequence[InboundEvent]], Expanded | None] | None = None
         """Runs the rules over events; None when there are no rules."""
+        self.has_rules_for: Callable[[Sequence[InboundEvent]], bool] = lambda _events: True
+        """Whether some rule may be for one of these events."""
 
     def admit(self, principal: Principal, body: bytes) -> InboundEvent:
         """One event in the Courier contract that may pass; raise the CourierError that says why not."""
@@ -81,6 +83,24 @@ class Gate:
         except CourierError:
             return None
         return events
+
+    def kind_of(self, events: Sequence[InboundEvent]) -> bool | None:
+        """Whether admitted events are all in memory, or none of them; events of one kind may be submitted together.
+
+        Else what is in memory would wait for the disk with the others, and be overtaken meanwhile. None for those that
+        are to be submitted as they were sent: both at once, and what rules are for, because what rules make of a
+        submission has a bound.
+        """
+        if self.expand is not None and self.has_rules_for(events):
+            return None
+        is_in_memory = self.is_in_memory(events[0].stream)
+        stream = events[0].stream
+        for event in events:
+            if event.stream is not stream:
+                stream = event.stream
+                if self.is_in_memory(stream) is not is_in_memory:
+                    return None
+        return is_in_memory
 
     def admit_envelope(self, principal: Principal, to: str, envelope: bytes) -> InboundEvent:
         """The same for an envelope that comes without a request around it."""

@@ -2,10 +2,12 @@
 
 A producer that sends one event a frame fills the socket with hundreds of them before the loop comes round. Each as a
 submission of its own would cost a callback and an answer for each. What waits is bounded: past the bound, or while
-the ingest queue is full, the socket is not read any more.
+the ingest queue is full, the socket is not read any more. Only frames of one kind (`Gate.kind_of`) go together, and in
+their order, so that nothing comes of it that would not come of each by itself.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,6 +15,8 @@ from typing import Any
 from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError
 from broker.limits import GATHERED_BYTES_MAX, GATHERED_EVENTS_MAX
+
+log = logging.getLogger(__name__)
 
 Submit = Callable[[list[InboundEvent], Callable[[Any], None]], None]
 """Hands events to the journal, and says to whom the outcome goes; raises CourierError when it takes none."""
@@ -29,15 +33,16 @@ class Gathering:
         self._room = room
         self._answer = answer
         self._chunk_max = max(1, min(GATHERED_EVENTS_MAX, chunk_max))
-        self._frames: deque[tuple[list[InboundEvent], int]] = deque()
+        self._frames: deque[tuple[list[InboundEvent], int, bool | None]] = deque()
+        self._handing_over = False
         self._events = 0
         self._bytes = 0
         self._ready = asyncio.Event()
         self._progress = asyncio.Event()
 
-    def add(self, events: list[InboundEvent], size: int) -> None:
-        """Take the events of one frame of so many bytes."""
-        self._frames.append((events, size))
+    def add(self, events: list[InboundEvent], size: int, kind: bool | None) -> None:
+        """Take the events of one frame of so many bytes. Frames of one kind may go together; those of None may not."""
+        self._frames.append((events, size, kind))
         self._events += len(events)
         self._bytes += size
         self._ready.set()
@@ -54,7 +59,7 @@ class Gathering:
 
     async def end(self) -> None:
         """Wait until the journal has been given everything."""
-        while self._frames:
+        while self._frames or self._handing_over:
             await self._wait()
 
     async def _wait(self) -> None:
@@ -71,21 +76,27 @@ class Gathering:
 
     async def _hand_over(self) -> None:
         events = self._next()
+        self._handing_over = True
         try:
             await self._room(len(events))
             self._submit(events, lambda outcome: self._answer(events, outcome))
         except CourierError as error:
             self._answer(events, error)
+        except Exception:
+            log.exception("%d events could not be handed to the journal", len(events))
+            self._answer(events, CourierError("the broker met an error of its own; its log has the details"))
+        self._handing_over = False
         self._progress.set()
 
     def _next(self) -> list[InboundEvent]:
         """The events of as many whole frames as make a submission; a frame is never divided."""
-        events, size = self._frames.popleft()
-        count = len(events)
-        if self._frames and count < self._chunk_max:
+        events, size, kind = self._frames.popleft()
+        if kind is not None and self._frames:
             events = list(events)
-        while self._frames and len(events) + len(self._frames[0][0]) <= self._chunk_max:
-            more, bytes_more = self._frames.popleft()
+        while self._frames and kind is not None and self._frames[0][2] is kind:
+            if len(events) + len(self._frames[0][0]) > self._chunk_max:
+                break
+            more, bytes_more, _kind = self._frames.popleft()
             events += more
             size += bytes_more
         self._events -= len(events)

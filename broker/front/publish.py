@@ -51,7 +51,7 @@ class Publish(Producers):
                     events = self._admit(principal, frame, answers)
                 if events:
                     answers.expect(len(events))
-                    gathering.add(events, len(frame))
+                    gathering.add(events, len(frame), self._gate.kind_of(events))
                     if gathering.is_full:
                         await gathering.taken()
             await gathering.end()

@@ -20,10 +20,14 @@ class Engine:
         self._clock = clock
         self._admit = admit
 
+    def has_rules_for(self, events: Sequence[InboundEvent]) -> bool:
+        """Whether some rule may be for one of these events."""
+        candidates = self.rules.candidates
+        return any(candidates(event.stream, event.type) for event in events)
+
     def expand(self, events: Sequence[InboundEvent]) -> "Expanded | None":
         """The events with all that rules make of them; None when no rule is for any of them."""
-        candidates = self.rules.candidates
-        if not any(candidates(event.stream, event.type) for event in events):
+        if not self.has_rules_for(events):
             return None
         expansion = Expansion(events, self.rules, self.cooldowns, self._admit)
         expansion.run()

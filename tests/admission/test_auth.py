@@ -7,6 +7,7 @@ import pytest
 from broker.admission.auth import API_KEY_HEADER, LOCAL, Authenticator, Principal
 from broker.config import Auth, Token
 from broker.errors import Forbidden, Unauthorized
+from broker.limits import GRANTS_REMEMBERED_MAX, STREAM_NAME_BYTES_MAX
 
 
 @pytest.mark.parametrize(
@@ -201,3 +202,23 @@ def test_whoever_revokes_the_last_token_does_not_let_everybody_in() -> None:
     for headers in ({}, {API_KEY_HEADER: "name-secret"}):
         with pytest.raises(Unauthorized):
             authenticator.principal(headers)
+
+
+def test_what_was_granted_is_remembered_up_to_a_bound_and_nothing_else_is_granted() -> None:
+    principal = Principal("p", ("streams:a/**:enqueue",))
+    remembered = principal._granted
+    for number in range(GRANTS_REMEMBERED_MAX):
+        principal.check_stream(f"a/{number}", "enqueue")
+    assert len(remembered["enqueue"]) == GRANTS_REMEMBERED_MAX
+    principal.check_stream("a/0", "enqueue")
+    assert len(remembered["enqueue"]) == GRANTS_REMEMBERED_MAX
+    principal.check_stream("a/one more", "enqueue")
+    assert remembered["enqueue"] == {"a/one more"}
+    longest = "a/".ljust(STREAM_NAME_BYTES_MAX, "x")
+    principal.check_stream(longest, "enqueue")
+    principal.check_stream(longest + "x", "enqueue")
+    assert remembered["enqueue"] == {"a/one more", longest}
+    for stream, action in (("b", "enqueue"), ("a/0", "subscribe")):
+        for _ in range(2):
+            with pytest.raises(Forbidden):
+                principal.check_stream(stream, action)

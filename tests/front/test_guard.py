@@ -5,7 +5,12 @@ import logging
 
 import pytest
 
+from broker.admission.auth import Authenticator
 from broker.app import App
+from broker.config import Auth, Server
+from broker.errors import Forbidden
+from broker.front.guard import Guard
+from broker.limits import HOSTS_REMEMBERED_MAX
 from tests.conftest import Connect, StartApp
 from tests.support.client import Client, assert_error
 from tests.support.events import STREAM, body
@@ -157,3 +162,13 @@ async def test_an_origin_counts_whatever_its_case_and_of_several_each_must_be_al
         lines = "".join(f"Origin: {origin}\r\n" for origin in origins).encode()
         sent = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n%bConnection: close\r\n\r\n" % lines
         assert (await exchange(app.server.port, sent)).split()[1] == status, origins
+
+
+def test_hosts_that_are_served_are_remembered_up_to_a_bound_and_served_past_it() -> None:
+    guard = Guard(Server(), Authenticator(Auth()))
+    for port in range(1, HOSTS_REMEMBERED_MAX + 2):
+        guard._check_host(f"localhost:{port}")
+        assert len(guard._passed_hosts) == min(port, HOSTS_REMEMBERED_MAX)
+    with pytest.raises(Forbidden):
+        guard._check_host("evil.example")
+    assert "evil.example" not in guard._passed_hosts
