@@ -13,8 +13,8 @@ from bench.load.events import Shape
 from bench.scenarios.publish import http_contenders, socket_contenders
 from bench.turns import Contender, Plan, in_turns
 
-HTTP_RATIO_MIN = 0.2
-SOCKET_RATIO_MIN = 0.2
+HTTP_RATIO_MIN = 0.4
+SOCKET_RATIO_MIN = 0.6
 PLAN = Plan(seconds=0.5, rounds=5, events_max=200_000)
 
 pytestmark = pytest.mark.skipif(_fast.DEBUG_BUILD, reason="a debug build is not built for speed")
