@@ -144,6 +144,20 @@ def test_sighup_reloads_what_has_changed(root: Path, tmp_path: Path) -> None:
         assert running.wait() == 0
 
 
+def test_sighup_before_everything_runs_does_not_end_it_and_reloads_then(root: Path, tmp_path: Path) -> None:
+    code = """
+    import os, signal
+    os.kill(os.getpid(), signal.SIGHUP)
+    """
+    write(root, "impatient", "{}", code)
+    with ExtensionsProcess(root, tmp_path / "data") as running:
+        until(lambda: "the extensions were reloaded" in running.stderr or running.process.poll() is not None)
+        running.say("one")
+        assert running.hear()["text"] == "heard one"
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+
+
 def test_a_watched_directory_needs_no_signal(root: Path, tmp_path: Path) -> None:
     with ExtensionsProcess(root, tmp_path / "data", "--watch") as running:
         write(root, "echo", IT, ECHO % "understood")
