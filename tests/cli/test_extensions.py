@@ -193,6 +193,14 @@ def test_a_check_names_every_problem_and_its_exit_code_says_so(root: Path, tmp_p
     assert courier("extensions", "check", "nowhere", cwd=tmp_path).returncode == CONFIG
 
 
+def test_a_check_survives_what_the_parser_of_python_does_not_take(root: Path, tmp_path: Path) -> None:
+    write(root, "deep", "{}", f"x = {'-' * 200_000}1\n")
+    ended = courier("extensions", "check", "extensions", cwd=tmp_path)
+    assert ended.returncode == CONFIG
+    assert ended.stdout == b"extensions/echo: ok (echo)\n"
+    assert ended.stderr == b"courier: extensions/deep/extension.py: cannot be read: is nested too deep for Python\n"
+
+
 @pytest.mark.parametrize("options", [["--port", "0"], ["-n", "0"], []])
 def test_options_that_make_no_sense_are_refused(tmp_path: Path, options: list[str]) -> None:
     directory = ["extensions"] if options else []
