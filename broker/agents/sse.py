@@ -21,8 +21,9 @@ class SseCutter:
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """The data of every event that is whole now."""
         if self._after_cr and chunk.startswith(b"\n"):
-            chunk = chunk[1:]
-        self._after_cr = chunk.endswith(b"\r") if chunk else self._after_cr
+            chunk, self._after_cr = chunk[1:], False
+        if chunk:
+            self._after_cr = chunk.endswith(b"\r")
         *lines, self._rest = (self._rest + chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         for line in lines:
             if not line:

@@ -45,7 +45,8 @@ class Lane:
         self._width = 0
         self._window = 0
         self._waiting: deque[Entry] = deque()
-        self._begun: dict[asyncio.Task[None], Entry] = {}
+        self._begun: dict[asyncio.Task[None], deque[Subscription]] = {}
+        """Each event that is being handled, with the handlers that it has still to go through."""
         self._halted = False
         self._retired = False
         self._place = registry.subscribe(stream_of(topic), self, renews=True)
@@ -53,7 +54,8 @@ class Lane:
     def serve(self, handlers: Sequence[Subscription]) -> None:
         """These are its handlers from the next event on. Raise nothing: there is at least one."""
         self._handlers = tuple(handlers)
-        self._slots = {each: self._slots.get(each) or asyncio.Semaphore(each.concurrency) for each in handlers}
+        kept = {each: slot for each, slot in self._slots.items() if each.claims or each in handlers}
+        self._slots = {each: asyncio.Semaphore(each.concurrency) for each in handlers} | kept
         self._width = max(each.concurrency for each in handlers)
         window = max(self._batch, self._width)
         if window > self._window:
@@ -69,12 +71,17 @@ class Lane:
     def _start(self) -> None:
         while self._waiting and len(self._begun) < self._width and not self._halted and self._running.take(self._start):
             entry = self._waiting.popleft()
-            task = asyncio.get_running_loop().create_task(self._handle(entry), name=f"bus {self.topic} {entry.seq}")
-            self._begun[task] = entry
+            left = deque(self._handlers)
+            for each in left:
+                each.claim()
+            name = f"bus {self.topic} {entry.seq}"
+            task = asyncio.get_running_loop().create_task(self._handle(entry, left), name=name)
+            self._begun[task] = left
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._begun[task]
+        for each in self._begun.pop(task):
+            each.release()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("an event of topic %s could not be answered", self.topic, exc_info=error)
         if not self._halted:
@@ -86,12 +93,14 @@ class Lane:
 
     # One event.
 
-    async def _handle(self, entry: Entry) -> None:
+    async def _handle(self, entry: Entry, left: deque[Subscription]) -> None:
         progress = self._retrying.take(entry.seq)
-        for subscription in self._handlers:
+        while left:
+            subscription = left[0]
             if not progress.is_through(subscription):
-                async with self._slots.get(subscription) or asyncio.Semaphore():
+                async with self._slots[subscription]:
                     await self._try(subscription, entry, progress)
+            left.popleft().release()
         self._answer(entry, progress)
 
     async def _try(self, subscription: Subscription, entry: Entry, progress: Progress) -> None:

@@ -1,5 +1,6 @@
 """One handler, and how it is to be run."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -51,10 +52,28 @@ class Subscription:
         self.backoff = backoff
         self.timeout = timeout
         self.concurrency = concurrency
+        self.claims = 0
+        """How many events have begun that it is still to handle, or handles; an unsubscribed one finishes them."""
+        self._let_go = asyncio.Event()
 
     def wants(self, topic: str) -> bool:
         """Whether the events of a topic are for it."""
         return selects(self.topic, topic)
+
+    def claim(self) -> None:
+        """An event has begun that it is to handle."""
+        self.claims += 1
+
+    def release(self) -> None:
+        """It has handled the event, or will not."""
+        self.claims -= 1
+        self._let_go.set()
+
+    async def unclaimed(self) -> None:
+        """Wait until no event that has begun is to come to it any more. For one that is unsubscribed."""
+        while self.claims:
+            self._let_go.clear()
+            await self._let_go.wait()
 
     def delay_after(self, tries: int) -> float:
         """How many seconds to wait after so many tries in vain: twice as long each time."""

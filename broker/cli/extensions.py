@@ -148,7 +148,8 @@ class _Running:
 
     async def run(self, *, with_http: bool, watch: bool) -> int:
         """Run until a signal, the end of a terminal's input, or enough messages; the exit code."""
-        stop = stop_signals()
+        stop, reload = stop_signals(), asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.set)
         async with opened(self._config, memory=False, with_http=with_http) as core:
             bus = Producer(core).bus(self._config.bus)
             core.on_failed = lambda _reason: bus.fail()
@@ -159,7 +160,7 @@ class _Running:
                 await host.start()
                 if not host.extensions and not watch:
                     raise LoadFailed([f"{self._directory}: none of its extensions can run"])
-                await self._until_it_ends(host, bus, core, stop, watch=watch)
+                await self._until_it_ends(host, bus, core, stop, reload, watch=watch)
             except LoadFailed as failure:
                 _say_all(failure.problems)
                 return exits.CONFIG
@@ -169,11 +170,13 @@ class _Running:
                     end_at_once("nobody reads stdout; what was not told is told after the next start", exits.FAILED)
         return 0
 
-    async def _until_it_ends(self, host: Host, bus: EventBus, core: Core, stop: asyncio.Event, *, watch: bool) -> None:
+    async def _until_it_ends(
+        self, host: Host, bus: EventBus, core: Core, stop: asyncio.Event, reload: asyncio.Event, *, watch: bool
+    ) -> None:
         ends: list[asyncio.Task[Any]] = [
             asyncio.create_task(each.wait()) for each in (stop, self._terminal.ended, core.failed)
         ]
-        others: list[asyncio.Task[Any]] = [asyncio.create_task(_reload_on_sighup(host))]
+        others: list[asyncio.Task[Any]] = [asyncio.create_task(_reload_when(reload, host))]
         if watch:
             others.append(asyncio.create_task(watch_directory(host)))
         if self._user_id is not None:
@@ -191,9 +194,7 @@ class _Running:
             end_at_once(f"storage failed, nothing more is acknowledged: {core.failure}", exits.STORAGE)
 
 
-async def _reload_on_sighup(host: Host) -> None:
-    asked = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, asked.set)
+async def _reload_when(asked: asyncio.Event, host: Host) -> None:
     while await asked.wait():
         asked.clear()
         await host.reload()

@@ -81,10 +81,10 @@ def _warn_of_inactive_keys(loaded: LoadedConfig) -> None:
 
 async def _serve(config: Config, read: Callable[[], LoadedConfig]) -> int:
     manager = Notifier()
+    reload = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.set)  # one that comes too early must not end it
     app = await App.start(config)
     stop = _stop_signals()
-    reload = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.set)
     reloading = asyncio.create_task(_reload_when(reload, app, read, manager))
     click.echo(f"courier listens on {app.server.address}, journal in {app.journal.path}")
     click.echo(f"acknowledged means: {app.promise}")

@@ -47,6 +47,8 @@ def _check_one(directory: Path, environ: Mapping[str, str]) -> Checked:
             trees[path] = ast.parse(path.read_bytes(), filename=str(path))
         except SyntaxError as error:
             found.problems.append(f"{path}:{error.lineno}: {type(error).__name__}: {error.msg}")
+        except (RecursionError, MemoryError):  # what the parser says of a text that is nested too deep for it
+            found.problems.append(f"{path}: cannot be read: is nested too deep for Python")
         except (OSError, ValueError) as error:
             found.problems.append(f"{path}: cannot be read: {error}")
     entrypoint = None if found.manifest is None else entrypoint_of(found.manifest, directory)

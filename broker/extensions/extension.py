@@ -42,6 +42,8 @@ class Wanted(NamedTuple):
     topic: str
     handler: Handler
     options: dict[str, Any]
+    place: str
+    """What asks for it: a key of the manifest, or a call."""
 
 
 class Extension:
@@ -68,14 +70,13 @@ class Extension:
         self._file = str(directory / FILE)
         self._channel = channel_for(manifest, self._file, thing, around)
         self._agent = agent_for(manifest, self._file, thing, around)
-        given = map(self._from_manifest, manifest.events.subscribes)
+        given = (self._from_manifest(*each) for each in enumerate(manifest.events.subscribes))
         self._wanted = [wanted for wanted in given if wanted is not None]
         self._subscriptions: list[Subscription] = []
+        self._former: list[Subscription] = []
+        """Those that get nothing new, and may still have to finish what has begun."""
         self._is_attached = False
         self._is_initialized = False
-        self._handling = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
         self.context = ExtensionContext(self.id, manifest.config, around.bus, around.channels, self._subscribe)
 
     @classmethod
@@ -96,7 +97,7 @@ class Extension:
 
     # Subscriptions.
 
-    def _from_manifest(self, each: Subscribes) -> Wanted | None:
+    def _from_manifest(self, index: int, each: Subscribes) -> Wanted | None:
         if each.handler == "custom":
             return None
         if each.handler == "notify_user":
@@ -105,7 +106,7 @@ class Extension:
             assert self._agent is not None, "the manifest was checked"
             handler = invoke_agent(self._agent, self._around.channels)
         options = {"subscriber_id": f"{self.id}.{each.handler}", **_options(each)}
-        return Wanted(each.topic, self._guarded(handler), options)
+        return Wanted(each.topic, self._guarded(handler), options, f"events.subscribes[{index}]")
 
     def _subscribe(self, topic: str, handler: Handler) -> None:
         if not callable(handler):
@@ -113,17 +114,17 @@ class Extension:
         entries = (each for each in self.manifest.events.subscribes if (each.topic, each.handler) == (topic, "custom"))
         entry = next(entries, None)
         options = {} if entry is None else _options(entry)
-        wanted = Wanted(topic, self._guarded(handler), {"subscriber_id": self.id, **options})
+        options = {"subscriber_id": self.id, **options}
+        wanted = Wanted(topic, self._guarded(handler), options, f"subscribe_event({topic!r}, …)")
+        Subscription(topic, wanted.handler, **wanted.options)  # refused here, at the line that asks for it
         if self._is_attached:
             self._subscriptions.append(self._around.bus.subscribe(topic, wanted.handler, **wanted.options))
         self._wanted.append(wanted)
 
     def _guarded(self, handler: Handler) -> Handler:
-        """The handler, counted while it runs, and with what it works for known to all that it calls."""
+        """The handler, with what it works for known to all that it calls."""
 
         async def handle(event: Event) -> None:
-            self._handling += 1
-            self._idle.clear()
             try:
                 with handling(event) as seen:
                     result = handler(seen)
@@ -131,21 +132,17 @@ class Extension:
                         await result
             except SystemExit as error:
                 raise RuntimeError(f"the handler called sys.exit({error.code!r}); raise an exception instead") from None
-            finally:
-                self._handling -= 1
-                if not self._handling:
-                    self._idle.set()
 
         return handle
 
     def attach(self) -> None:
         """Let its handlers have events, and messages its channel. Raise LoadFailed, with nothing attached."""
-        for index, wanted in enumerate(self._wanted):
+        for wanted in self._wanted:
             try:
                 self._subscriptions.append(self._around.bus.subscribe(wanted.topic, wanted.handler, **wanted.options))
             except CourierError as error:
                 self.detach()
-                raise LoadFailed([f"{self._file}: events.subscribes[{index}]: {error.message}"]) from error
+                raise LoadFailed([f"{self._file}: {wanted.place}: {error.message}"]) from error
         if self._channel is not None and self.manifest.channel is not None:
             self._around.channels.add(self.id, self._channel, default=self.manifest.channel.default)
         self._is_attached = True
@@ -155,7 +152,7 @@ class Extension:
         self._is_attached = False
         for subscription in self._subscriptions:
             self._around.bus.unsubscribe(subscription)
-        self._subscriptions.clear()
+        self._former, self._subscriptions = self._former + self._subscriptions, []
         if self._channel is not None:
             self._around.channels.remove(self.id, self._channel)
 
@@ -179,9 +176,11 @@ class Extension:
         problems: list[str] = []
         try:
             async with asyncio.timeout(EXTENSION_FINISH_SECONDS_MAX):
-                await self._idle.wait()
+                for each in self._former:
+                    await each.unclaimed()
         except TimeoutError:
-            text = f"{self._handling} handlers were not done after {EXTENSION_FINISH_SECONDS_MAX:g} s; they go on"
+            claims = sum(each.claims for each in self._former)
+            text = f"{claims} handlers were not done after {EXTENSION_FINISH_SECONDS_MAX:g} s; they go on"
             problems.append(f"{self.directory}: {text}")
         shutdown = getattr(self.thing, "shutdown", None)
         if shutdown is not None and self._is_initialized:
@@ -217,6 +216,10 @@ class Extension:
             if done:
                 task.result()
                 return
+        except asyncio.CancelledError as error:
+            if (current := asyncio.current_task()) is None or current.cancelling():
+                raise
+            raise raised(error, self.directory, doing) from error  # it cancelled itself, or was left by what it awaits
         except (Exception, SystemExit) as error:
             raise raised(error, self.directory, doing) from error
         failure = waiting(result, self.directory, f"{doing}: not done after {seconds:g} s; it waits here")

@@ -3,16 +3,17 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.agents.sse import SseCutter, SseTooLong
 from broker.limits import AGENT_SSE_EVENT_BYTES_MAX
 
-TEXT = b": hello\ndata: one\n\ndata: two\r\ndata:three\r\n\r\nevent: x\rdata: four\r\revent: only\n\ndata: unfinished"
+TEXT = b": hello\ndata: one\r\n\ndata: two\r\ndata:three\r\n\r\nevent: x\rdata: four\r\revent: only\n\ndata: unfinished"
 EVENTS = [b"one", b"two\nthree", b"four"]
 
 
+@example(list(range(len(TEXT))))
 @given(st.lists(st.integers(min_value=0, max_value=len(TEXT)), max_size=20))
 def test_the_events_do_not_depend_on_where_the_bytes_are_cut(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(TEXT)]

@@ -182,3 +182,30 @@ async def test_a_topic_that_is_new_when_the_bus_starts_has_one_event_at_a_time(b
     await settled(broker, "new")
     assert gate.most == 1
     assert gate.done == sorted(gate.done)
+
+
+async def test_a_handler_that_unsubscribed_keeps_its_bound_for_what_it_finishes(broker: Broker, bus: EventBus) -> None:
+    """Both events have begun before it leaves: one is in it, and one comes to it from the handler before."""
+    doors = [asyncio.Event(), asyncio.Event()]
+
+    async def first(event: Event) -> None:
+        await doors[event.payload["n"]].wait()
+
+    gate = Gate()
+    bus.subscribe("alert", first, subscriber_id="first", concurrency=2)
+    subscription = bus.subscribe("alert", gate, subscriber_id="gate")
+    ids = [await bus.publish("alert", "ext", {"n": n}) for n in range(2)]
+    doors[0].set()
+    await eventually(lambda: gate.inside == ids[:1])
+    assert subscription.claims == 2
+    bus.unsubscribe(subscription)
+    doors[1].set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert gate.inside == ids[:1]
+    leaving = asyncio.create_task(subscription.unclaimed())
+    gate.open.set()
+    await leaving
+    assert gate.done == ids
+    assert gate.most == 1
+    await settled(broker, "alert")

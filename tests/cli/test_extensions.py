@@ -144,6 +144,20 @@ def test_sighup_reloads_what_has_changed(root: Path, tmp_path: Path) -> None:
         assert running.wait() == 0
 
 
+def test_sighup_before_everything_runs_does_not_end_it_and_reloads_then(root: Path, tmp_path: Path) -> None:
+    code = """
+    import os, signal
+    os.kill(os.getpid(), signal.SIGHUP)
+    """
+    write(root, "impatient", "{}", code)
+    with ExtensionsProcess(root, tmp_path / "data") as running:
+        until(lambda: "the extensions were reloaded" in running.stderr or running.process.poll() is not None)
+        running.say("one")
+        assert running.hear()["text"] == "heard one"
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+
+
 def test_a_watched_directory_needs_no_signal(root: Path, tmp_path: Path) -> None:
     with ExtensionsProcess(root, tmp_path / "data", "--watch") as running:
         write(root, "echo", IT, ECHO % "understood")
@@ -177,6 +191,14 @@ def test_a_check_names_every_problem_and_its_exit_code_says_so(root: Path, tmp_p
         "courier: extensions/broken/extension.py:1: SyntaxError: invalid syntax",
     ]
     assert courier("extensions", "check", "nowhere", cwd=tmp_path).returncode == CONFIG
+
+
+def test_a_check_survives_what_the_parser_of_python_does_not_take(root: Path, tmp_path: Path) -> None:
+    write(root, "deep", "{}", f"x = {'-' * 200_000}1\n")
+    ended = courier("extensions", "check", "extensions", cwd=tmp_path)
+    assert ended.returncode == CONFIG
+    assert ended.stdout == b"extensions/echo: ok (echo)\n"
+    assert ended.stderr == b"courier: extensions/deep/extension.py: cannot be read: is nested too deep for Python\n"
 
 
 @pytest.mark.parametrize("options", [["--port", "0"], ["-n", "0"], []])

@@ -98,6 +98,10 @@ BROKEN = {
         "import json\nclass It:\n    def initialize(self, context):\n        json.loads('{')\n",
         "extension.py:4: initialize: JSONDecodeError: Expecting property name",
     ),
+    "a cancellation in initialize": (
+        "import asyncio\nclass It:\n    async def initialize(self, context):\n        raise asyncio.CancelledError\n",
+        "extension.py:4: initialize: CancelledError",
+    ),
     "an exit in initialize": (
         "class It:\n    async def initialize(self, context):\n        raise SystemExit(3)\n",
         "extension.py:3: initialize: RuntimeError: it called sys.exit(3)",

@@ -224,3 +224,64 @@ async def test_a_watched_directory_is_reloaded_when_it_changes_and_a_failure_is_
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_an_event_that_comes_to_the_old_version_only_after_the_reload_finds_it_running(
+    broker: Broker, start_host: StartHost, root: Path, user: User, problems: list[str]
+) -> None:
+    """It has begun with the handlers of then, and the first of them takes its time."""
+    slow = """
+    import asyncio
+
+    class It:
+        inside, go = asyncio.Event(), asyncio.Event()
+
+        async def initialize(self, context):
+            context.subscribe_event("task", self.on_task)
+
+        async def on_task(self, event):
+            self.inside.set()
+            await self.go.wait()
+    """
+    write(root, "a", IT, slow)
+    write(root, "b", IT, TELLS % "old")
+    host = await start_host()
+    first, old = thing(host, "a"), thing(host, "b")
+    event_id = await broker.bus.publish("task", "x", {})
+    await first.inside.wait()
+    write(root, "b", IT, TELLS % "new")
+    reloading = asyncio.create_task(host.reload())
+    await eventually(lambda: thing(host, "b") is not old)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not old.shut
+    first.go.set()
+    await reloading
+    assert old.shut
+    await settled(broker, "task")
+    assert user.told == ["old"]
+    assert (await journal_row(broker, event_id))["status"] == "done"
+    assert problems == []
+
+
+async def test_a_subscription_that_cannot_be_is_reported_with_its_line_after_a_change_too(
+    start_host: StartHost, root: Path, problems: list[str]
+) -> None:
+    write(root, "a", IT, TELLS % "a")
+    host = await start_host()
+    write(root, "a", IT, TELLS.replace('"task"', '"no topic"') % "a")
+    await host.reload()
+    (problem,) = problems
+    assert problem.startswith(f"{root}/a/extension.py:7: initialize: InvalidRequest: topic 'no topic'")
+
+
+async def test_a_shutdown_that_is_cancelled_is_reported_and_stops_no_other(
+    start_host: StartHost, root: Path, problems: list[str]
+) -> None:
+    write(root, "a", IT, "class It:\n    shut = False\n    def shutdown(self):\n        type(self).shut = True\n")
+    write(root, "b", IT, "import asyncio\nclass It:\n    def shutdown(self):\n        raise asyncio.CancelledError\n")
+    host = await start_host()
+    first = thing(host, "a")
+    await host.stop()
+    assert problems == [f"{root}/b/extension.py:4: shutdown: CancelledError"]
+    assert first.shut
