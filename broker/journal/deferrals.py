@@ -128,7 +128,8 @@ _NAMED = """
 SELECT id, status, fire_at, envelope <> ?3 AND seq IS NULL FROM deferrals WHERE source = ?1 AND event_id = ?2
 """
 _CANCEL = """
-UPDATE deferrals SET status = 'cancelled' WHERE id = ? AND status = 'scheduled' AND recurrence IS NULL
+UPDATE deferrals SET status = 'cancelled', settled_at = ?2
+WHERE id = ?1 AND status = 'scheduled' AND recurrence IS NULL
 """
 _WAITING = f"""
 SELECT {", ".join(Due._fields)}, due_at FROM deferrals INDEXED BY deferrals_due
@@ -136,7 +137,7 @@ WHERE status = 'scheduled' AND id NOT IN (SELECT value FROM json_each(?)) ORDER 
 """  # noqa: S608 - column names of this file
 _COUNT = "SELECT count(*) FROM deferrals INDEXED BY deferrals_due WHERE status = 'scheduled'"
 _FIRED = """
-UPDATE deferrals SET status = 'fired', fired_at = ?2, seq = found.seq, error = NULL, retry_at = NULL
+UPDATE deferrals SET status = 'fired', fired_at = ?2, settled_at = ?2, seq = found.seq, error = NULL, retry_at = NULL
 FROM (
   SELECT value ->> 0 AS id, ledger.seq AS seq FROM json_each(?1) CROSS JOIN ledger
   ON source_system = value ->> 1 AND source_event_id = value ->> 2
@@ -148,11 +149,12 @@ _EMPTIED = """
 UPDATE deferrals SET envelope = x'' WHERE id IN (SELECT value ->> 0 FROM json_each(?)) AND seq IS NOT NULL
 """
 _OFFERED = """
-UPDATE deferrals SET status = 'fired', fired_at = ?2, error = NULL, retry_at = NULL
+UPDATE deferrals SET status = 'fired', fired_at = ?2, settled_at = ?2, error = NULL, retry_at = NULL
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'scheduled'
 """
 _PASSED_OVER = """
-UPDATE deferrals SET status = 'cancelled', error = 'missed: ' || ((?2 - fire_at) / 1000000) || ' s late'
+UPDATE deferrals SET status = 'cancelled', settled_at = ?2,
+  error = 'missed: ' || ((?2 - fire_at) / 1000000) || ' s late'
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'scheduled'
 """
 # A run is followed by the next one in the transaction that settles it, and only if it does.
@@ -200,8 +202,8 @@ def _counted(connection: apsw.Connection) -> int:
     return count
 
 
-def _cancelled(connection: apsw.Connection, deferred_id: int) -> bool:
-    connection.execute(_CANCEL, (deferred_id,))
+def _cancelled(connection: apsw.Connection, deferred_id: int, now_us: int) -> bool:
+    connection.execute(_CANCEL, (deferred_id, now_us))
     return connection.changes() > 0
 
 
@@ -229,9 +231,9 @@ class Deferrals:
         """Keep an event until its time; what is named like one that is kept already is not kept twice."""
         return await self._journal.execute(lambda connection: put_off(connection, deferral))
 
-    async def cancel(self, deferred_id: int) -> bool:
+    async def cancel(self, deferred_id: int, now_us: int) -> bool:
         """Let an event never happen; False if it was not waiting."""
-        return await self._journal.execute(lambda connection: _cancelled(connection, deferred_id))
+        return await self._journal.execute(lambda connection: _cancelled(connection, deferred_id, now_us))
 
     async def count(self) -> int:
         """How much is put off; from the index alone."""

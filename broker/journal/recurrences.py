@@ -8,16 +8,16 @@ import apsw
 from broker.journal.deferrals import Deferral, put_off
 
 _LAST = "SELECT max(fire_at) FROM deferrals WHERE recurrence = ? AND status <> 'scheduled'"
-_NO_NEXT = "DELETE FROM deferrals WHERE recurrence = ? AND status = 'scheduled'"
+_NO_NEXT = "DELETE FROM deferrals INDEXED BY deferrals_next_run WHERE recurrence = ? AND status = 'scheduled'"
 _PUT = """
 INSERT INTO recurrences (name, definition, updated_at) VALUES (?1, ?2, ?3)
 ON CONFLICT (name) DO UPDATE SET definition = ?2, updated_at = ?3
 """
 _LIST = """
 SELECT name, definition,
-  (SELECT fire_at FROM deferrals WHERE recurrence = name AND status = 'scheduled'),
+  (SELECT fire_at FROM deferrals INDEXED BY deferrals_next_run WHERE recurrence = name AND status = 'scheduled'),
   (SELECT max(fire_at) FROM deferrals WHERE recurrence = name AND status = 'fired'),
-  (SELECT error FROM deferrals WHERE recurrence = name AND status = 'scheduled')
+  (SELECT error FROM deferrals INDEXED BY deferrals_next_run WHERE recurrence = name AND status = 'scheduled')
 FROM recurrences ORDER BY name
 """
 
