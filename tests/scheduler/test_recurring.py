@@ -145,6 +145,39 @@ async def test_the_next_run_cannot_be_cancelled_by_itself(open_broker: OpenBroke
     assert await planned(broker, "scheduled") == [1]
 
 
+async def test_a_run_that_is_due_while_somebody_tries_to_cancel_it_goes_all_the_same(
+    open_broker: OpenBroker, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its page is read without it, and nothing else is due that would have the next page read."""
+    broker = await open_broker(clock=clock)
+    await recurring(broker).put(HOST, "tick", EVERY_MINUTE)
+    ((run,),) = await query(broker, "SELECT id FROM deferrals")
+    book: Any = scheduler(broker)._book
+    cancel, read = book.cancel, book.page
+    is_read, may_go = asyncio.Event(), asyncio.Event()
+
+    async def held(deferred_id: int, now_us: int) -> bool:
+        await may_go.wait()
+        is_gone: bool = await cancel(deferred_id, now_us)
+        return is_gone
+
+    async def seen(now_us: int, but: Any) -> Any:
+        page = await read(now_us, but)
+        if run in but:
+            is_read.set()
+        return page
+
+    monkeypatch.setattr(book, "cancel", held)
+    monkeypatch.setattr(book, "page", seen)
+    cancelling = asyncio.ensure_future(broker.bus.cancel(run))
+    await asyncio.sleep(0)
+    pass_time(broker, clock, 60_000)
+    await is_read.wait()
+    may_go.set()
+    assert await cancelling is False
+    await eventually(lambda: scheduler(broker).tally.fired == 1)
+
+
 async def test_a_run_that_is_refused_waits_and_the_next_one_with_it(
     open_broker: OpenBroker, clock: ManualClock
 ) -> None:
