@@ -71,7 +71,7 @@ def retry_after_seconds(text: str | None, now_us: int) -> float | None:
     else:
         try:
             until = parsedate_to_datetime(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
         seconds = (until - datetime.fromtimestamp(now_us / 1e6, UTC)).total_seconds()
