@@ -124,6 +124,17 @@ INSERT INTO deferrals (contract, stream, source, event_id, correlation_id, envel
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (source, event_id) WHERE event_id IS NOT NULL DO NOTHING
 RETURNING id
 """
+# Somebody may have put an event off under the id of a run. The run takes its place: else nothing would recur any more.
+_ADOPTING = """
+ON CONFLICT (source, event_id) WHERE event_id IS NOT NULL DO UPDATE SET recurrence = excluded.recurrence,
+  correlation_id = excluded.correlation_id, envelope = excluded.envelope, fire_at = excluded.fire_at,
+  status = 'scheduled', fired_at = NULL, settled_at = NULL, seq = NULL, retry_at = NULL, error = NULL
+WHERE deferrals.recurrence IS NULL
+"""
+_INSERT_RUN = f"""
+INSERT INTO deferrals (contract, stream, source, event_id, correlation_id, envelope, created_at, fire_at, recurrence)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) {_ADOPTING}
+"""  # noqa: S608 - texts of this file
 _NAMED = """
 SELECT id, status, fire_at, envelope <> ?3 AND seq IS NULL FROM deferrals WHERE source = ?1 AND event_id = ?2
 """
@@ -158,12 +169,12 @@ UPDATE deferrals SET status = 'cancelled', settled_at = ?2,
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'scheduled'
 """
 # A run is followed by the next one in the transaction that settles it, and only if it does.
-_NEXT_RUNS = """
+_NEXT_RUNS = f"""
 INSERT INTO deferrals (contract, stream, source, event_id, correlation_id, envelope, created_at, fire_at, recurrence)
 SELECT contract, stream, source, following.value ->> 1, correlation_id, envelope, ?2, following.value ->> 2, recurrence
 FROM json_each(?1) AS following CROSS JOIN deferrals ON deferrals.id = following.value ->> 0
-WHERE status <> 'scheduled' ON CONFLICT DO NOTHING
-"""
+WHERE status <> 'scheduled' {_ADOPTING}
+"""  # noqa: S608 - likewise
 _REFUSED = """
 UPDATE deferrals SET attempts = attempts + 1, error = refused.error, retry_at = refused.retry_at
 FROM (SELECT value ->> 0 AS id, value ->> 1 AS error, value ->> 2 AS retry_at FROM json_each(?)) AS refused
@@ -195,6 +206,11 @@ def put_off(connection: apsw.Connection, deferral: Deferral) -> Kept:
     row: Any = connection.execute(_NAMED, (deferral.source, deferral.event_id, deferral.envelope)).fetchone()
     known_id, status, fire_at, differs = row
     return Kept(known_id, status, fire_at, duplicate=True, conflict=bool(differs))
+
+
+def put_off_run(connection: apsw.Connection, run: Deferral) -> None:
+    """Keep the next run of what recurs until its time."""
+    connection.execute(_INSERT_RUN, run)
 
 
 def _counted(connection: apsw.Connection) -> int:

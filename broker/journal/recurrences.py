@@ -5,7 +5,7 @@ from typing import Any
 
 import apsw
 
-from broker.journal.deferrals import Deferral, put_off
+from broker.journal.deferrals import Deferral, put_off_run
 
 _LAST = "SELECT max(fire_at) FROM deferrals WHERE recurrence = ? AND status <> 'scheduled'"
 _NO_NEXT = "DELETE FROM deferrals INDEXED BY deferrals_next_run WHERE recurrence = ? AND status = 'scheduled'"
@@ -47,7 +47,7 @@ def put(
     last_at: int | None = connection.execute(_LAST, (name,)).get
     run = first(last_at)
     if run is not None:
-        put_off(connection, run)
+        put_off_run(connection, run)
     return run
 
 

@@ -1,9 +1,9 @@
 """Retention: finished events give up their contents, by age and by the size of the file.
 
 A row is emptied, never deleted: its identity stays, so that a late duplicate is still recognised, and so
-do its receipt and its hash. What was put off is another matter: a row that has fired has its event in the ledger, so
-it is deleted when it is as old, and so is one that was cancelled. Only processed rows are emptied; what waits or died keeps its contents, and so does
-what waits or died for a consumer group.
+do its receipt and its hash. Only processed rows are emptied; what waits or died keeps its contents, and so does
+what waits or died for a consumer group. What was put off is another matter: a row that has fired has its event in
+the ledger, so it is deleted when it is as old, and so is one that was cancelled.
 
 A sweep walks the ledger in order of sequence, in slices: a reader finds what may go, and the writer is
 given just those rows, inside an ordinary group commit. Where everything is empty already is remembered in
