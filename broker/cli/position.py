@@ -1,7 +1,8 @@
 """How far a replay has come, in a file beside it: so that it goes on there when it is called again.
 
 The file is replaced as a whole, and only after the broker has answered for all that lies before the position. It has
-the digest of the last line, so that another file is not taken for the one that was begun.
+the digest of the last line, so that another file is not taken for the one that was begun. A last line without its end
+is sent, but is not done: the rest of it may not have been written yet.
 """
 
 import hashlib
@@ -27,6 +28,10 @@ START = Position(0, "")
 class Lines(Protocol):
     """Where lines come from."""
 
+    @property
+    def problem(self) -> str | None:
+        """Why nothing more could be read, if that was not the end."""
+
     async def batch(self) -> list[StdinLine]:
         """The next lines; none at the end."""
 
@@ -48,11 +53,21 @@ class LinesBehind:
         self._position = position
         self._name = name
         self._is_reached = position == START
+        self._unfinished: list[StdinLine] = []
+        """The last line, if it has no end: a batch of its own."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing more could be read, if that was not the end."""
+        return self._lines.problem
 
     async def batch(self) -> list[StdinLine]:
         """The next lines; raise NoPosition when those before it are not the ones that were done."""
         while True:
-            found = await self._lines.batch()
+            found = self._unfinished or await self._lines.batch()
+            self._unfinished = []
+            if len(found) > 1 and not found[-1].is_whole:
+                self._unfinished.append(found.pop())
             if not self._is_reached:
                 self._look_for_position(found)
             behind = [line for line in found if line.number > self._position.lines]

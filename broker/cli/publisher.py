@@ -69,6 +69,8 @@ class Publisher:
                 self._progress.update(self.stored + self.duplicates)
             else:
                 on_answered(batch[-1])
+        if lines.problem is not None:
+            raise GaveUp(f"it cannot be read to its end: {lines.problem}", exits.FAILED)
 
     async def _send(self, batch: Sequence[StdinLine]) -> None:
         waiting = [item for line in batch if (item := self._item(line)) is not None]

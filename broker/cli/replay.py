@@ -94,7 +94,7 @@ async def _replay(
             publisher = Publisher(client, Recorded(), progress, prints=False)
 
             def answered(line: StdinLine) -> None:
-                if kept is not None:
+                if kept is not None and line.is_whole:
                     kept.write(after(line))
                 share = None if not feed.bytes else min(1.0, line.end / feed.bytes)
                 progress.update(line.number - start.lines, None, share)

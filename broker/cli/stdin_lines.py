@@ -26,6 +26,8 @@ class StdinLine(NamedTuple):
     text: bytes | None
     end: int
     """How many bytes there are up to the beginning of the next line."""
+    is_whole: bool = True
+    """Whether it has its end; the last line of a file that is being written may not have it yet."""
 
 
 class StdinLines:
@@ -42,6 +44,8 @@ class StdinLines:
         self._number = 0
         self._offset = 0
         self._has_ended = False
+        self.problem: str | None = None
+        """Why nothing more could be read, if that was not the end."""
         threading.Thread(target=self._read, daemon=True).start()
 
     async def batch(self) -> list[StdinLine]:
@@ -63,7 +67,8 @@ class StdinLines:
             self._room.acquire()
             try:
                 chunk = os.read(self._descriptor, CHUNK_BYTES)
-            except OSError:
+            except OSError as error:
+                self.problem = error.strerror
                 chunk = b""
             try:
                 self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
@@ -77,7 +82,7 @@ class StdinLines:
         if not chunk:
             self._has_ended = True
             if self._rest or self._is_too_long:
-                self._add(self._rest, self._offset)
+                self._add(self._rest, self._offset, is_whole=False)
             return
         *whole, rest = chunk.split(b"\n")
         end = self._offset
@@ -90,8 +95,8 @@ class StdinLines:
         if len(self._rest) > LINE_BYTES_MAX:
             self._rest, self._is_too_long = b"", True
 
-    def _add(self, line: bytes, end: int) -> None:
+    def _add(self, line: bytes, end: int, *, is_whole: bool = True) -> None:
         self._number += 1
         text = None if self._is_too_long or len(line) > LINE_BYTES_MAX else line
-        self._lines.append(StdinLine(self._number, text, end))
+        self._lines.append(StdinLine(self._number, text, end, is_whole))
         self._is_too_long = False

@@ -29,6 +29,7 @@ group_ledger   the ledger as one consumer group sees it
 groups         how far each consumer group has come, written down
 view_rows      the saved copies of views
 retention      finished events give up their contents
+deferral_retention  what was put off is forgotten when it was settled long ago
 backup         a copy of the journal, and the proof that it is whole
 health         how it is doing
 failures       what an SQLite result code means

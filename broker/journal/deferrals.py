@@ -124,11 +124,23 @@ INSERT INTO deferrals (contract, stream, source, event_id, correlation_id, envel
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (source, event_id) WHERE event_id IS NOT NULL DO NOTHING
 RETURNING id
 """
+# Somebody may have put an event off under the id of a run. The run takes its place: else nothing would recur any more.
+_ADOPTING = """
+ON CONFLICT (source, event_id) WHERE event_id IS NOT NULL DO UPDATE SET recurrence = excluded.recurrence,
+  correlation_id = excluded.correlation_id, envelope = excluded.envelope, fire_at = excluded.fire_at,
+  status = 'scheduled', fired_at = NULL, settled_at = NULL, seq = NULL, retry_at = NULL, error = NULL
+WHERE deferrals.recurrence IS NULL
+"""
+_INSERT_RUN = f"""
+INSERT INTO deferrals (contract, stream, source, event_id, correlation_id, envelope, created_at, fire_at, recurrence)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) {_ADOPTING}
+"""  # noqa: S608 - texts of this file
 _NAMED = """
 SELECT id, status, fire_at, envelope <> ?3 AND seq IS NULL FROM deferrals WHERE source = ?1 AND event_id = ?2
 """
 _CANCEL = """
-UPDATE deferrals SET status = 'cancelled' WHERE id = ? AND status = 'scheduled' AND recurrence IS NULL
+UPDATE deferrals SET status = 'cancelled', settled_at = ?2
+WHERE id = ?1 AND status = 'scheduled' AND recurrence IS NULL
 """
 _WAITING = f"""
 SELECT {", ".join(Due._fields)}, due_at FROM deferrals INDEXED BY deferrals_due
@@ -136,7 +148,7 @@ WHERE status = 'scheduled' AND id NOT IN (SELECT value FROM json_each(?)) ORDER 
 """  # noqa: S608 - column names of this file
 _COUNT = "SELECT count(*) FROM deferrals INDEXED BY deferrals_due WHERE status = 'scheduled'"
 _FIRED = """
-UPDATE deferrals SET status = 'fired', fired_at = ?2, seq = found.seq, error = NULL, retry_at = NULL
+UPDATE deferrals SET status = 'fired', fired_at = ?2, settled_at = ?2, seq = found.seq, error = NULL, retry_at = NULL
 FROM (
   SELECT value ->> 0 AS id, ledger.seq AS seq FROM json_each(?1) CROSS JOIN ledger
   ON source_system = value ->> 1 AND source_event_id = value ->> 2
@@ -148,20 +160,21 @@ _EMPTIED = """
 UPDATE deferrals SET envelope = x'' WHERE id IN (SELECT value ->> 0 FROM json_each(?)) AND seq IS NOT NULL
 """
 _OFFERED = """
-UPDATE deferrals SET status = 'fired', fired_at = ?2, error = NULL, retry_at = NULL
+UPDATE deferrals SET status = 'fired', fired_at = ?2, settled_at = ?2, error = NULL, retry_at = NULL
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'scheduled'
 """
 _PASSED_OVER = """
-UPDATE deferrals SET status = 'cancelled', error = 'missed: ' || ((?2 - fire_at) / 1000000) || ' s late'
+UPDATE deferrals SET status = 'cancelled', settled_at = ?2,
+  error = 'missed: ' || ((?2 - fire_at) / 1000000) || ' s late'
 WHERE id IN (SELECT value FROM json_each(?1)) AND status = 'scheduled'
 """
 # A run is followed by the next one in the transaction that settles it, and only if it does.
-_NEXT_RUNS = """
+_NEXT_RUNS = f"""
 INSERT INTO deferrals (contract, stream, source, event_id, correlation_id, envelope, created_at, fire_at, recurrence)
 SELECT contract, stream, source, following.value ->> 1, correlation_id, envelope, ?2, following.value ->> 2, recurrence
 FROM json_each(?1) AS following CROSS JOIN deferrals ON deferrals.id = following.value ->> 0
-WHERE status <> 'scheduled' ON CONFLICT DO NOTHING
-"""
+WHERE status <> 'scheduled' {_ADOPTING}
+"""  # noqa: S608 - likewise
 _REFUSED = """
 UPDATE deferrals SET attempts = attempts + 1, error = refused.error, retry_at = refused.retry_at
 FROM (SELECT value ->> 0 AS id, value ->> 1 AS error, value ->> 2 AS retry_at FROM json_each(?)) AS refused
@@ -195,13 +208,18 @@ def put_off(connection: apsw.Connection, deferral: Deferral) -> Kept:
     return Kept(known_id, status, fire_at, duplicate=True, conflict=bool(differs))
 
 
+def put_off_run(connection: apsw.Connection, run: Deferral) -> None:
+    """Keep the next run of what recurs until its time."""
+    connection.execute(_INSERT_RUN, run)
+
+
 def _counted(connection: apsw.Connection) -> int:
     count: int = connection.execute(_COUNT).get
     return count
 
 
-def _cancelled(connection: apsw.Connection, deferred_id: int) -> bool:
-    connection.execute(_CANCEL, (deferred_id,))
+def _cancelled(connection: apsw.Connection, deferred_id: int, now_us: int) -> bool:
+    connection.execute(_CANCEL, (deferred_id, now_us))
     return connection.changes() > 0
 
 
@@ -229,9 +247,9 @@ class Deferrals:
         """Keep an event until its time; what is named like one that is kept already is not kept twice."""
         return await self._journal.execute(lambda connection: put_off(connection, deferral))
 
-    async def cancel(self, deferred_id: int) -> bool:
+    async def cancel(self, deferred_id: int, now_us: int) -> bool:
         """Let an event never happen; False if it was not waiting."""
-        return await self._journal.execute(lambda connection: _cancelled(connection, deferred_id))
+        return await self._journal.execute(lambda connection: _cancelled(connection, deferred_id, now_us))
 
     async def count(self) -> int:
         """How much is put off; from the index alone."""

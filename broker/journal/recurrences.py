@@ -5,19 +5,19 @@ from typing import Any
 
 import apsw
 
-from broker.journal.deferrals import Deferral, put_off
+from broker.journal.deferrals import Deferral, put_off_run
 
 _LAST = "SELECT max(fire_at) FROM deferrals WHERE recurrence = ? AND status <> 'scheduled'"
-_NO_NEXT = "DELETE FROM deferrals WHERE recurrence = ? AND status = 'scheduled'"
+_NO_NEXT = "DELETE FROM deferrals INDEXED BY deferrals_next_run WHERE recurrence = ? AND status = 'scheduled'"
 _PUT = """
 INSERT INTO recurrences (name, definition, updated_at) VALUES (?1, ?2, ?3)
 ON CONFLICT (name) DO UPDATE SET definition = ?2, updated_at = ?3
 """
 _LIST = """
 SELECT name, definition,
-  (SELECT fire_at FROM deferrals WHERE recurrence = name AND status = 'scheduled'),
+  (SELECT fire_at FROM deferrals INDEXED BY deferrals_next_run WHERE recurrence = name AND status = 'scheduled'),
   (SELECT max(fire_at) FROM deferrals WHERE recurrence = name AND status = 'fired'),
-  (SELECT error FROM deferrals WHERE recurrence = name AND status = 'scheduled')
+  (SELECT error FROM deferrals INDEXED BY deferrals_next_run WHERE recurrence = name AND status = 'scheduled')
 FROM recurrences ORDER BY name
 """
 
@@ -47,7 +47,7 @@ def put(
     last_at: int | None = connection.execute(_LAST, (name,)).get
     run = first(last_at)
     if run is not None:
-        put_off(connection, run)
+        put_off_run(connection, run)
     return run
 
 

@@ -2,7 +2,8 @@
 
 A row is emptied, never deleted: its identity stays, so that a late duplicate is still recognised, and so
 do its receipt and its hash. Only processed rows are emptied; what waits or died keeps its contents, and so does
-what waits or died for a consumer group.
+what waits or died for a consumer group. What was put off is another matter: a row that has fired has its event in
+the ledger, so it is deleted when it is as old, and so is one that was cancelled.
 
 A sweep walks the ledger in order of sequence, in slices: a reader finds what may go, and the writer is
 given just those rows, inside an ordinary group commit. Where everything is empty already is remembered in
@@ -18,7 +19,7 @@ import apsw
 
 from broker.clock import Clock
 from broker.config import Retention as RetentionConfig
-from broker.journal import schema
+from broker.journal import deferral_retention, schema
 from broker.journal.reader import ReaderPool
 from broker.limits import SEQ_MAX
 
@@ -126,7 +127,8 @@ class Retention:
             await pause(SWEEP_EVERY_SECONDS)
 
     async def sweep(self, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> int:
-        """One pass over the ledger; how many rows were emptied."""
+        """One pass over what was put off and over the ledger; how many rows of the ledger were emptied."""
+        await self._forget_settled(pause)
         before, after_seq = self.emptied, await self._journal.readers.run(empty_up_to)
         contiguous = True
         while True:
@@ -139,6 +141,16 @@ class Retention:
                 await self._journal.execute(_emptier(found, moves_mark=contiguous))
                 self.emptied += len(found.expired)
             after_seq = found.last_seq
+            await pause(PAUSE_SECONDS)
+
+    async def _forget_settled(self, pause: Callable[[float], Awaitable[None]]) -> None:
+        """Delete what was put off and has fired or was cancelled."""
+        while True:
+            before = await self._changed_before()
+            settled: list[int] = await self._journal.readers.run(deferral_retention.find, before, SLICE_ROWS)
+            if not settled:
+                return
+            await self._journal.execute(deferral_retention.forgetting(settled))
             await pause(PAUSE_SECONDS)
 
     async def _changed_before(self) -> int:

@@ -274,6 +274,15 @@ CREATE TABLE recurrences (
 ) STRICT, WITHOUT ROWID;
 """
 
+# When a row was settled, so that retention finds those that were long ago; and the next run of what recurs, which is
+# found without a look at the runs before it.
+_SETTLED = """
+ALTER TABLE deferrals ADD COLUMN settled_at INTEGER;
+UPDATE deferrals SET settled_at = coalesce(fired_at, created_at) WHERE status <> 'scheduled';
+CREATE INDEX deferrals_settled ON deferrals (settled_at) WHERE settled_at IS NOT NULL;
+CREATE INDEX deferrals_next_run ON deferrals (recurrence) WHERE status = 'scheduled' AND recurrence IS NOT NULL;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _LEDGER + _BESIDE_THE_LEDGER + _VIEWS,
     _PARTITIONS,
@@ -282,6 +291,7 @@ MIGRATIONS: tuple[str, ...] = (
     _VIEW_ROWS,
     _CONTRACTS,
     _DEFERRALS,
+    _SETTLED,
 )
 """Step n takes the schema from version n - 1 to version n. A step that was released is never edited."""
 

@@ -47,7 +47,7 @@ class DeferralsInMemory:
         """How much is put off."""
         return len(self._waiting)
 
-    async def cancel(self, deferred_id: int) -> bool:
+    async def cancel(self, deferred_id: int, now_us: int) -> bool:  # noqa: ARG002 - nothing of it is kept
         """Let an event never happen; False if it was not waiting."""
         return self._forget(deferred_id)
 

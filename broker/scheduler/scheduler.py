@@ -37,7 +37,7 @@ class Book(Protocol):
     async def put_off(self, deferral: Deferral) -> Kept:
         """Keep an event until its time."""
 
-    async def cancel(self, deferred_id: int) -> bool:
+    async def cancel(self, deferred_id: int, now_us: int) -> bool:
         """Let an event never happen; False if it was not waiting."""
 
     async def page(self, now_us: int, but: Collection[int]) -> Page:
@@ -147,12 +147,12 @@ class Scheduler:
 
     async def _cancel(self, deferred_id: int) -> bool:
         self._cancelling.add(deferred_id)
+        cancelled = False
         try:
-            cancelled = await self._book.cancel(deferred_id)
-        except BaseException:
-            self._alarm.bring_forward(self._clock.wall_us())  # it may have been left out, and still be there
-            raise
+            cancelled = await self._book.cancel(deferred_id, self._clock.wall_us())
         finally:
+            if not cancelled:  # it may have been left out of a page, and still be there: a run cannot be cancelled
+                self._alarm.bring_forward(self._clock.wall_us())
             self._cancelling.discard(deferred_id)
             if self._choosing:
                 self._cancelled.add(deferred_id)

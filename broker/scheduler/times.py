@@ -26,7 +26,9 @@ def moment_us(when: When, now_us: int, name: str = "delay") -> int:
         seconds = when.total_seconds() if isinstance(when, timedelta) else when
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
             raise InvalidRequest(f"{name} must be seconds, a timedelta or a datetime, not {type(when).__name__}")
-        if not math.isfinite(seconds) or seconds < 0:
+        if isinstance(seconds, int):
+            seconds = min(seconds, 2 * SCHEDULE_AHEAD_SECONDS_MAX)  # it may be past what a float holds
+        if seconds < 0 or not math.isfinite(seconds):
             raise InvalidRequest(f"{name} must be 0 seconds or more, not {seconds}")
         moment = now_us + round(min(seconds, 2.0 * SCHEDULE_AHEAD_SECONDS_MAX) * 1e6)
     if moment > now_us + SCHEDULE_AHEAD_SECONDS_MAX * 1_000_000:

@@ -78,7 +78,7 @@ class RestPoller:
                 return None
             if answer.status // 100 != 2:
                 raise self._refusal(answer)
-            return await self._read(answer), answer.headers.get(hdrs.ETAG)
+            return await self._read(answer), _sendable(answer.headers.get(hdrs.ETAG))
 
     def _refusal(self, answer: aiohttp.ClientResponse) -> SourceProblem:
         says_when = answer.status in _LATER or hdrs.RETRY_AFTER in answer.headers
@@ -102,3 +102,8 @@ class RestPoller:
                 )
             parts.append(part)
         return b"".join(parts) or b"null"
+
+
+def _sendable(etag: str | None) -> str | None:
+    """An ETag that can be sent back. One that a request cannot hold would keep every later one from being made."""
+    return etag if etag is not None and etag.isascii() and etag.isprintable() else None

@@ -96,6 +96,8 @@ async def test_a_delay_is_seconds_or_a_timedelta_and_a_datetime_is_a_moment(
         (math.inf, "delay must be 0 seconds or more, not inf"),
         (SCHEDULE_AHEAD_SECONDS_MAX + 1, "which are 100 years"),
         (1e300, "which are 100 years"),
+        (10**400, "which are 100 years"),
+        (-(10**400), "delay must be 0 seconds or more"),
         (datetime(9999, 1, 1, tzinfo=UTC), "which are 100 years"),
         (True, "delay must be seconds, a timedelta or a datetime, not bool"),
         ("5", "delay must be seconds, a timedelta or a datetime, not str"),

@@ -1,6 +1,7 @@
 """`courier replay`: recorded events, in whatever order and however often, give the same ledger."""
 
 import json
+import os
 import random
 import re
 import signal
@@ -149,6 +150,37 @@ def test_a_position_of_another_file_is_refused(broker: BrokerProcess, tmp_path: 
     assert (ended.returncode, b"holds no position" in ended.stderr) == (1, True)
     ended = courier("replay", str(file), "--position", str(tmp_path / "no" / "p"), "--url", broker.url)
     assert (ended.returncode, b"cannot be written: No such file" in ended.stderr) == (1, True)
+
+
+def test_a_line_that_is_still_being_written_is_not_done_before_it_has_its_end(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    lines = recorded(3)
+    file, position = tmp_path / "events.ndjson", tmp_path / "p"
+    options = ("--position", str(position))
+    file.write_bytes(b"\n".join(lines)[:-20])
+    counts = replayed(broker, str(file), *options, code=65)
+    assert (counts["stored"], counts["refused"]) == (2, 1)
+    file.write_bytes(b"\n".join(lines))
+    counts = replayed(broker, str(file), *options)
+    assert (counts["skipped"], counts["stored"], counts["duplicates"]) == (2, 1, 0)
+    written(file, recorded(4))
+    counts = replayed(broker, str(file), *options)
+    assert (counts["skipped"], counts["stored"], counts["duplicates"]) == (2, 1, 1), "what had no end is sent again"
+    assert len(rows(broker.data)) == 4
+
+
+@pytest.mark.parametrize("command", [("replay", "-"), ("pub", STREAMS[0], "-")])
+def test_what_cannot_be_read_to_its_end_is_no_success(broker: BrokerProcess, command: tuple[str, ...]) -> None:
+    unreadable = os.open("/proc/self/mem", os.O_RDONLY)  # nothing is at its beginning
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "broker", *command, "--url", broker.url],
+            stdin=unreadable, env=environment(), capture_output=True, timeout=PATIENCE_SECONDS, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(unreadable)
+    assert (ended.returncode, b"cannot be read to its end: Input/output error" in ended.stderr) == (1, True)
 
 
 def test_a_broker_that_goes_away_and_a_file_that_is_none_are_said(broker: BrokerProcess, tmp_path: Path) -> None:

@@ -145,6 +145,58 @@ async def test_the_next_run_cannot_be_cancelled_by_itself(open_broker: OpenBroke
     assert await planned(broker, "scheduled") == [1]
 
 
+@pytest.mark.parametrize("minute", [1, 2])
+async def test_an_event_that_somebody_put_off_under_the_id_of_a_run_does_not_end_what_recurs(
+    open_broker: OpenBroker, clock: ManualClock, minute: int
+) -> None:
+    broker = await open_broker(clock=clock)
+    event_id = f"poll@2026-02-19T18:3{minute}:00Z"
+    envelope = f'{{"id":"{event_id}","ts":"2026-01-01T00:00:00Z","to":"jobs/poll","type":"t","payload":1}}'
+    event = broker._core.gate.admit_envelope(HOST, "jobs/poll", envelope.encode())
+    first = await scheduler(broker).put_off(HOST, event, START, is_named=True)
+    await eventually(lambda: scheduler(broker).tally.fired == 1)
+    assert first.duplicate is False
+    content = '{"to":"jobs/poll","type":"t","payload":2}'
+    what = msgspec.structs.replace(EVERY_MINUTE, contract="courier", stream="jobs/poll", content=content)
+    await recurring(broker).put(HOST, "poll", what)
+    await pass_minutes(broker, clock, 3)
+    assert await planned(broker, "scheduled") == [4]
+    assert await query(broker, "SELECT count(*) FROM ledger") == [(3,)], "the id had been used, once"
+
+
+async def test_a_run_that_is_due_while_somebody_tries_to_cancel_it_goes_all_the_same(
+    open_broker: OpenBroker, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its page is read without it, and nothing else is due that would have the next page read."""
+    broker = await open_broker(clock=clock)
+    await recurring(broker).put(HOST, "tick", EVERY_MINUTE)
+    ((run,),) = await query(broker, "SELECT id FROM deferrals")
+    book: Any = scheduler(broker)._book
+    cancel, read = book.cancel, book.page
+    is_read, may_go = asyncio.Event(), asyncio.Event()
+
+    async def held(deferred_id: int, now_us: int) -> bool:
+        await may_go.wait()
+        is_gone: bool = await cancel(deferred_id, now_us)
+        return is_gone
+
+    async def seen(now_us: int, but: Any) -> Any:
+        page = await read(now_us, but)
+        if run in but:
+            is_read.set()
+        return page
+
+    monkeypatch.setattr(book, "cancel", held)
+    monkeypatch.setattr(book, "page", seen)
+    cancelling = asyncio.ensure_future(broker.bus.cancel(run))
+    await asyncio.sleep(0)
+    pass_time(broker, clock, 60_000)
+    await is_read.wait()
+    may_go.set()
+    assert await cancelling is False
+    await eventually(lambda: scheduler(broker).tally.fired == 1)
+
+
 async def test_a_run_that_is_refused_waits_and_the_next_one_with_it(
     open_broker: OpenBroker, clock: ManualClock
 ) -> None:

@@ -88,6 +88,7 @@ def test_waits_double_up_to_their_cap_and_at_least_half_of_each_is_waited() -> N
         (None, None), ("0", 0), ("120", 120), (" 5 ", 5), ("9" * 400, SOURCE_RETRY_AFTER_SECONDS_MAX), ("-1", None),
         ("soon", None), ("", None), ("Mon, 16 Feb 2026 23:10:31 GMT", 10), ("Mon, 16 Feb 2026 23:10:11 GMT", 0),
         ("Mon, 16 Feb 2126 23:10:11 GMT", SOURCE_RETRY_AFTER_SECONDS_MAX),
+        ("Mon, 16 Feb 99999999999999999999 23:10:31 GMT", None), ("Mon, 16 Feb 2026 23:10:31 +99999999999999", None),
         (str(SOURCE_RETRY_AFTER_SECONDS_MAX), SOURCE_RETRY_AFTER_SECONDS_MAX),
         (str(SOURCE_RETRY_AFTER_SECONDS_MAX + 1), SOURCE_RETRY_AFTER_SECONDS_MAX),
         (str(SOURCE_RETRY_AFTER_SECONDS_MAX - 1), SOURCE_RETRY_AFTER_SECONDS_MAX - 1),
