@@ -71,13 +71,21 @@ class Lane:
     def _start(self) -> None:
         while self._waiting and len(self._begun) < self._width and not self._halted and self._running.take(self._start):
             entry = self._waiting.popleft()
-            left = deque(self._handlers)
-            for each in left:
-                each.claim()
+            left: deque[Subscription] = deque()
+            self._claim(left)
             name = f"bus {self.topic} {entry.seq}"
             task = asyncio.get_running_loop().create_task(self._handle(entry, left), name=name)
             self._begun[task] = left
             task.add_done_callback(self._ended)
+
+    def _claim(self, left: deque[Subscription]) -> None:
+        """Let an event go through the handlers that there are now, and no others."""
+        for each in self._handlers:
+            each.claim()
+        for each in left:
+            each.release()
+        left.clear()
+        left.extend(self._handlers)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         for each in self._begun.pop(task):
@@ -94,6 +102,7 @@ class Lane:
     # One event.
 
     async def _handle(self, entry: Entry, left: deque[Subscription]) -> None:
+        self._claim(left)  # since it was begun, handlers may have come: a program subscribes one after the other
         progress = self._retrying.take(entry.seq)
         while left:
             subscription = left[0]

@@ -57,12 +57,13 @@ async def test_a_poller_waits_for_room_and_says_so(upstream: Upstream, pulling: 
 async def test_a_flood_of_frames_stays_in_the_sockets(upstream: Upstream, pulling: Pulling) -> None:
     """The server is told by its own full socket to wait; the broker holds what one group may hold, twice."""
     sent = 0
+    ended = False
     waiting_since: float | None = None
     frame = b'{"id": "w-%d", "seq": %d, "x": "' + b"x" * 10_000 + b'"}'
 
     async def flood(request: web.Request, socket: web.WebSocketResponse) -> None:
         nonlocal sent, waiting_since
-        while not socket.closed and request.transport is not None:
+        while not ended and not socket.closed:
             waiting_since = time.monotonic()
             await socket.send_bytes(frame % (sent, sent))
             waiting_since = None
@@ -78,6 +79,7 @@ async def test_a_flood_of_frames_stays_in_the_sockets(upstream: Upstream, pullin
         assert (sent - taken) * len(frame) < 40_000_000, "the rest is in the buffers of two sockets"
         assert state.events == taken
     await until(lambda: state.events > held)
+    ended = True  # else the server would go on for as long as its socket is being closed
     assert state.duplicates == 0
 
 
