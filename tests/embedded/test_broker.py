@@ -18,7 +18,7 @@ from tests.support import leaks
 from tests.support.events import STREAM
 from tests.support.process import PATIENCE_SECONDS, environment
 
-EXPORTED = ["Broker", "Delivery", "Event", "KernelAdapter", "Pipe", "Reader", "Receipt"]
+EXPORTED = ["Broker", "Delivery", "Event", "KernelAdapter", "Pipe", "Reader", "Receipt", "effect"]
 
 
 def test_the_package_exports_what_the_reference_lists_and_nothing_else() -> None:
