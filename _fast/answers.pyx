@@ -1,6 +1,6 @@
 """The acknowledgements of a whole submission, as the bytes of their WebSocket frames.
 
-A dictionary, an encoder's call and a frame's head for each event cost the loop 2 µs; here it is some 40 ns, and what leaves
+It saves a dictionary, an encoder's call and a frame's head for each event: here one takes less than 0.1 µs, and what leaves
 for one producer is one object. Only the plain case is done here, as in `requests`: an id that JSON would have to escape
 is left to the encoder.
 """
