@@ -21,6 +21,7 @@ cdef class Cells:
 
     cdef int reserve_digests(self) except -1
     cdef void hash_missing(self, Py_ssize_t text, Py_ssize_t digest) noexcept nogil
+    cdef int check_keys(self) except -1
     cdef int fill(self, object rows, Py_ssize_t columns) except -1
 
 cdef class Indexes:

@@ -65,6 +65,14 @@ cdef class Cells:
                 digests[lane] = unused
             courier_sha256_four(texts, lengths, digests)
 
+    cdef int check_keys(self) except -1:
+        """Raise TypeError if the first value of a row is no integer."""
+        cdef Py_ssize_t row
+        for row in range(self.rows):
+            if self.cells[row * self.columns].kind != KIND_INTEGER:
+                raise TypeError(f"the first value of row {row} is its key, and must be an int")
+        return 0
+
     cdef int fill(self, object rows, Py_ssize_t columns) except -1:
         """Point at the values of `rows`, which the caller keeps alive and unchanged as long as this is used."""
         cdef Py_ssize_t row_index

@@ -14,6 +14,10 @@ cdef struct Outcome:
     int64_t received_at    # of the original, for a duplicate
     int64_t conflict
 
+cdef struct Update:
+    int64_t key
+    Py_ssize_t row
+
 cdef class Written:
     cdef readonly list seqs
     cdef readonly dict duplicates
@@ -33,12 +37,15 @@ cdef class Committer:
     cdef Py_ssize_t _update_columns
     cdef Py_ssize_t _text_column      # what is hashed, and where its digest goes; -1 for nothing
     cdef Py_ssize_t _digest_column
+    cdef Py_ssize_t _latest_column    # of an update, what a run takes the largest of; -1 for no runs
 
     cdef sqlite3_stmt* _prepare(self, str sql) except NULL
     cdef int _run(self, sqlite3_stmt* statement) noexcept nogil
-    cdef int _bind(self, sqlite3_stmt* statement, int first, const Cell* cells, Py_ssize_t count) noexcept nogil
-    cdef int _insert_one(self, const Cell* cells, int64_t seq, Outcome* outcome) noexcept nogil
+    cdef int _bind(self, sqlite3_stmt* statement, int first, const Cell* cells, Py_ssize_t count, const Cell* bound) noexcept nogil
+    cdef int _insert_one(self, const Cell* cells, const Cell* bound, int64_t seq, Outcome* outcome) noexcept nogil
     cdef int _link_one(self, int64_t effect_seq, int64_t cause_seq) noexcept nogil
     cdef int _insert_all(self, Cells events, const int64_t* causes, Outcome* outcomes, int64_t* next_seq) noexcept nogil
-    cdef int _write_all(self, Cells events, Cells updates, const int64_t* causes, Outcome* outcomes, int64_t* next_seq, bint commit) noexcept nogil
+    cdef Py_ssize_t _end_of_run(self, Cells updates, const Update* order, Py_ssize_t first) noexcept nogil
+    cdef int _update_all(self, Cells updates, Update* order) noexcept nogil
+    cdef int _write_all(self, Cells events, Cells updates, const int64_t* causes, Outcome* outcomes, int64_t* next_seq, Update* order, bint commit) noexcept nogil
     cdef _fail(self)

@@ -43,6 +43,7 @@ class Committer:
         update_sql: str,
         link_sql: str,
         hashed: tuple[int, int] | None = None,
+        latest: int | None = None,
     ) -> None:
         """Prepare the four statements. Raise CommitError for SQL that does not prepare, RuntimeError when
         no extension was loaded on this thread, ValueError for parameters that do not fit.
@@ -55,6 +56,11 @@ class Committer:
 
         `hashed` names two values of an event by their places: where the second is None, the SHA-256 of the
         first is written in its stead.
+
+        `latest` names a value of an update by its place. Updates then begin with an integer, their key, and
+        `update_sql` has one parameter more, the last key: those whose keys follow each other and whose values are
+        the same objects, but for that one, are run as one, with the largest of it. They are run in the order of
+        their keys, those of one key in theirs.
         """
 
     @property
@@ -75,7 +81,7 @@ class Committer:
         is a duplicate, was refused or was itself left out is left out; one that is new is linked to its cause.
 
         The GIL is released once around all of it. Raise CommitError, with the transaction rolled back,
-        when SQLite refuses; TypeError, with nothing begun, for a value of another type; ValueError, with
+        when SQLite refuses; TypeError, with nothing begun, for a value or a key of another type; ValueError, with
         nothing begun, for a cause that is not an earlier event.
         """
 

@@ -28,15 +28,20 @@ WHERE source_system = ?5 AND source_event_id = ?6
 RETURNING seq, received_at, coalesce(received_sha256, payload_sha256) <> coalesce(?18, ?9)
 """
 
+# ?1 to ?7 is a run of sequences: what consumers acknowledge comes in runs. The `+` keeps SQLite from the index of
+# pending events, which has them by stream.
 CHANGE_STATE = """
 UPDATE ledger SET
   state = ?2, state_changed_at = ?3, process_attempts = ?4,
   process_first_attempt_at = coalesce(process_first_attempt_at, ?5), process_error = ?6
-WHERE seq = ?1 AND state = 0
+WHERE seq BETWEEN ?1 AND ?7 AND +state = 0
 """
 
 HASHED = (InboundEvent._fields.index("envelope"), InboundEvent._fields.index("payload_sha256"))
 """An event that comes without its hash gets it in the commit loop."""
+
+LATEST = 2
+"""Of changes that are written as one run, the latest `at` is written: at most a group commit after their own."""
 
 LINK_CAUSE = "INSERT INTO causes (effect_seq, cause_seq) VALUES (?1, ?2)"
 

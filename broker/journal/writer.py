@@ -63,6 +63,7 @@ def attach_committer(connection: apsw.Connection) -> Committer:
         statements.CHANGE_STATE,
         statements.LINK_CAUSE,
         statements.HASHED,
+        statements.LATEST,
     )
     if committer.sqlite_version_number != apsw.SQLITE_VERSION_NUMBER:
         found = committer.sqlite_version_number

@@ -85,7 +85,47 @@ def test_the_parameters_of_the_insert_are_the_fields_of_an_inbound_event() -> No
     assert columns[1 : 1 + len(fields)] == fields
     assert max(map(int, re.findall(r"\?(\d+)", statements.INSERT_EVENT))) == len(fields) + 1
     assert max(map(int, re.findall(r"\?(\d+)", statements.COUNT_DUPLICATE))) == len(fields) + 1
-    assert max(map(int, re.findall(r"\?(\d+)", statements.CHANGE_STATE))) == len(StateChange._fields)
+
+
+def test_the_parameters_of_a_change_are_its_fields_and_the_end_of_its_run() -> None:
+    assert max(map(int, re.findall(r"\?(\d+)", statements.CHANGE_STATE))) == len(StateChange._fields) + 1
+    assert StateChange._fields[statements.LATEST] == "at"
+
+
+def test_a_run_of_changes_is_found_by_its_sequences_and_by_no_index(tmp_path: Path) -> None:
+    writing = connection.open_writer(tmp_path / "courier.db", synchronous="full")
+    plan = writing.execute(f"EXPLAIN QUERY PLAN {statements.CHANGE_STATE}", (1, 1, 1, 1, None, None, 9)).fetchall()
+    assert [step[3] for step in plan] == ["SEARCH ledger USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]
+    writing.close()
+
+
+def test_a_state_is_checked_as_a_range_also_in_a_ledger_that_was_made_with_a_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "courier.db"
+    with monkeypatch.context() as before:
+        before.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:8])
+        before.setattr(schema, "VERSION", 8)
+        writing = connection.open_writer(path, synchronous="full")
+        writing.execute(
+            "INSERT INTO ledger (seq, contract, stream, type, source_system, source_event_id, state_changed_at, "
+            "received_at, ingest_last_seen_at, payload_sha256, envelope) "
+            "VALUES (1, 'courier', 's', 't', 'stream:s', 'e-1', 1, 1, 1, zeroblob(32), x'7b7d')"
+        )
+        writing.close()
+    writing = connection.open_writer(path, synchronous="full")
+    tables = writing.execute("SELECT sql FROM sqlite_schema WHERE name IN ('ledger', 'group_events')").fetchall()
+    assert [("BETWEEN 0 AND 2" in sql, "IN (0, 1, 2)" in sql) for (sql,) in tables] == [(True, False)] * 2
+    for state in (-1, 3):
+        with pytest.raises(apsw.ConstraintError, match="CHECK"):
+            writing.execute("UPDATE ledger SET state = ?", (state,))
+    for state in (0, 2, 1):
+        writing.execute("UPDATE ledger SET state = ?", (state,))
+    with pytest.raises(apsw.SQLError, match="may not be modified"):
+        writing.execute("UPDATE sqlite_schema SET sql = sql")
+    assert writing.pragma("integrity_check") == "ok"
+    assert writing.execute("SELECT source_event_id, process_state FROM ledger").fetchall() == [("e-1", "processed")]
+    writing.close()
 
 
 async def test_durability_settings_are_in_force(tmp_path: Path) -> None:
