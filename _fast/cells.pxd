@@ -20,7 +20,7 @@ cdef class Cells:
     cdef unsigned char* digests   # made here, 32 bytes a row; NULL where none are
 
     cdef int reserve_digests(self) except -1
-    cdef void hash_missing(self, Py_ssize_t text, Py_ssize_t digest) noexcept nogil
+    cdef void hash_missing(self, Py_ssize_t text, Py_ssize_t digest, bint in_lanes) noexcept nogil
     cdef int check_keys(self) except -1
     cdef int fill(self, object rows, Py_ssize_t columns) except -1
 

@@ -12,6 +12,8 @@ from _fast.cells cimport Cell
 cdef extern from "sha256.h":
     enum:
         COURIER_LANES
+    bint courier_sha256_has_instructions() noexcept nogil
+    void courier_sha256_one(const unsigned char* text, size_t length, unsigned char* digest) noexcept nogil
     void courier_sha256_four(const unsigned char* const* texts, const size_t* lengths, unsigned char* const* digests) noexcept nogil
 
 cdef enum:
@@ -34,8 +36,9 @@ cdef class Cells:
             raise MemoryError(f"no memory for the digests of {self.rows} rows")
         return 0
 
-    cdef void hash_missing(self, Py_ssize_t text, Py_ssize_t digest) noexcept nogil:
-        """Where the column `digest` is NULL and `text` is not, put the SHA-256 of `text` there."""
+    cdef void hash_missing(self, Py_ssize_t text, Py_ssize_t digest, bint in_lanes) noexcept nogil:
+        """Where the column `digest` is NULL and `text` is not, put the SHA-256 of `text` there. In lanes if the processor has no
+        instructions for it, or if that is asked for."""
         cdef const unsigned char* texts[COURIER_LANES]
         cdef size_t lengths[COURIER_LANES]
         cdef unsigned char* digests[COURIER_LANES]
@@ -44,6 +47,7 @@ cdef class Cells:
         cdef int lane
         cdef int lanes = 0
         cdef Cell* cells
+        in_lanes = in_lanes or not courier_sha256_has_instructions()
         for row in range(self.rows):
             cells = self.cells + row * self.columns
             if cells[digest].kind != KIND_NULL or cells[text].kind < KIND_TEXT:
@@ -51,6 +55,9 @@ cdef class Cells:
             cells[digest].kind = KIND_BLOB
             cells[digest].data = <const char*>self.digests + row * DIGEST_BYTES
             cells[digest].integer = DIGEST_BYTES
+            if not in_lanes:
+                courier_sha256_one(<const unsigned char*>cells[text].data, <size_t>cells[text].integer, self.digests + row * DIGEST_BYTES)
+                continue
             texts[lanes] = <const unsigned char*>cells[text].data
             lengths[lanes] = <size_t>cells[text].integer
             digests[lanes] = self.digests + row * DIGEST_BYTES

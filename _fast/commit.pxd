@@ -37,6 +37,7 @@ cdef class Committer:
     cdef Py_ssize_t _update_columns
     cdef Py_ssize_t _text_column      # what is hashed, and where its digest goes; -1 for nothing
     cdef Py_ssize_t _digest_column
+    cdef bint _in_lanes
     cdef Py_ssize_t _latest_column    # of an update, what a run takes the largest of; -1 for no runs
 
     cdef sqlite3_stmt* _prepare(self, str sql) except NULL

@@ -44,6 +44,7 @@ class Committer:
         link_sql: str,
         hashed: tuple[int, int] | None = None,
         latest: int | None = None,
+        in_lanes: bool = False,
     ) -> None:
         """Prepare the four statements. Raise CommitError for SQL that does not prepare, RuntimeError when
         no extension was loaded on this thread, ValueError for parameters that do not fit.
@@ -55,7 +56,7 @@ class Committer:
         and of its cause.
 
         `hashed` names two values of an event by their places: where the second is None, the SHA-256 of the
-        first is written in its stead.
+        first is written in its stead; `in_lanes` makes it as on a processor without instructions for that.
 
         `latest` names a value of an update by its place. Updates then begin with an integer, their key, and
         `update_sql` has one parameter more, the last key: those whose keys follow each other and whose values are

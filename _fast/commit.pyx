@@ -80,7 +80,7 @@ cdef class Written:
 
 @cython.final
 cdef class Committer:
-    def __cinit__(self, str insert_sql not None, str duplicate_sql not None, str update_sql not None, str link_sql not None, hashed=None, latest=None):
+    def __cinit__(self, str insert_sql not None, str duplicate_sql not None, str update_sql not None, str link_sql not None, hashed=None, latest=None, bint in_lanes=False):
         self._connection = courier_take_loaded()
         if self._connection.db == NULL:
             raise RuntimeError("load the extension _fast.COMMIT_EXTENSION on this thread first")
@@ -102,6 +102,7 @@ cdef class Committer:
             self.close()
             raise ValueError(f"latest names the column {latest}, but there are {self._update_columns}, and the first is the key")
         self._text_column = self._digest_column = -1
+        self._in_lanes = in_lanes
         if hashed is not None:
             self._text_column, self._digest_column = hashed
             if not (0 <= self._text_column < self._event_columns and 0 <= self._digest_column < self._event_columns):
@@ -289,7 +290,7 @@ cdef class Committer:
     cdef int _write_all(self, Cells events, Cells updates, const int64_t* causes, Outcome* outcomes, int64_t* next_seq, Update* order, bint commit) noexcept nogil:
         cdef int code
         if self._digest_column >= 0:
-            events.hash_missing(self._text_column, self._digest_column)
+            events.hash_missing(self._text_column, self._digest_column, self._in_lanes)
         code = self._run(self._begin)
         if code != COURIER_SQLITE_OK:
             return code

@@ -1,4 +1,4 @@
-"""An event that comes without its hash gets it in the commit loop, four at a time; one that has it keeps it."""
+"""An event that comes without its hash gets it in the commit loop, by either way; one that has it keeps it."""
 
 import hashlib
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ DUPLICATE = "UPDATE t SET body = ?2 WHERE seq = ?1 AND hash = ?3 RETURNING 1, 1,
 LINK = "UPDATE t SET seq = ?1 WHERE seq = ?2"
 
 
-def attach(connection: apsw.Connection, hashed: tuple[int, int] | None) -> Committer:
+def attach(connection: apsw.Connection, hashed: tuple[int, int] | None, *, in_lanes: bool = False) -> Committer:
     connection.enable_load_extension(True)
     connection.load_extension(COMMIT_EXTENSION, "courier_commit_init")
-    return Committer(INSERT, DUPLICATE, "UPDATE t SET hash = ?2 WHERE seq = ?1", LINK, hashed)
+    return Committer(INSERT, DUPLICATE, "UPDATE t SET hash = ?2 WHERE seq = ?1", LINK, hashed, None, in_lanes)
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +30,9 @@ def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connec
     connection.close()
 
 
-@pytest.fixture(scope="module")
-def committer(connection: apsw.Connection) -> Iterator[Committer]:
-    committer = attach(connection, (0, 1))
+@pytest.fixture(scope="module", params=[False, True], ids=["as the processor can", "in lanes"])
+def committer(connection: apsw.Connection, request: pytest.FixtureRequest) -> Iterator[Committer]:
+    committer = attach(connection, (0, 1), in_lanes=request.param)
     yield committer
     committer.close()
 
