@@ -143,3 +143,6 @@ COMMANDS: dict[str, Handler] = {
     "snapshot": _snapshot,
 }
 """Every command by name. A new one is a new entry."""
+
+SETTLING = frozenset(name for name, handler in COMMANDS.items() if handler is _settle)
+"""Those that a reader sends about what it has read."""

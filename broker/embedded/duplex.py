@@ -19,13 +19,13 @@ import orjson
 from broker.contracts import courier
 from broker.contracts.inbound import InboundEvent
 from broker.core import Core
-from broker.embedded.commands import COMMANDS, parse
+from broker.embedded.commands import COMMANDS, SETTLING, parse
 from broker.embedded.lines import on_one_line
 from broker.embedded.producer import Producer
 from broker.embedded.tap import Tap, check_pattern, check_window
 from broker.embedded.turns import Turns
 from broker.errors import CourierError, Draining, InvalidRequest, StorageFailed
-from broker.limits import PIPE_ANSWERS_MAX, WRITE_BYTES_MAX
+from broker.limits import PIPE_ANSWERS_MAX, PIPE_ANSWERS_SETTLING_MAX, WRITE_BYTES_MAX
 from broker.streams.entry import Entry
 from broker.views.view import View
 
@@ -61,9 +61,13 @@ class Duplex:
 
         It waits while the journal is behind, or while too many messages are not read. Raise Draining after `close`.
         """
-        await self._room()
         try:
             command = parse(number, text, COMMANDS)
+        except CourierError as error:
+            await self.reject(error, number)
+            return
+        await self._room(settling=command.name in SETTLING)
+        try:
             await COMMANDS[command.name](self, command)
         except CourierError as error:
             self.refuse(error, number)
@@ -73,11 +77,18 @@ class Duplex:
         await self._room()
         self.refuse(error, number)
 
-    async def _room(self) -> None:
-        """Wait until one more command may be answered."""
+    async def _room(self, *, settling: bool = False) -> None:
+        """Wait until one more command may be answered.
+
+        What a reader says about what it has read (`settling`) has a bound of its own, which others cannot fill: a
+        reader that waited until answers are read would wait for itself. It is answered only if it is wrong.
+        """
         self._check_open()
         await self._turns.step()
-        await self._until(lambda: self._unanswered + self._answers < PIPE_ANSWERS_MAX)
+        if settling:
+            await self._until(lambda: self._answers < PIPE_ANSWERS_SETTLING_MAX)
+        else:
+            await self._until(lambda: self._unanswered + self._answers < PIPE_ANSWERS_MAX)
         self._check_open()
 
     def _check_open(self) -> None:

@@ -17,7 +17,8 @@ _decode = msgspec.json.Decoder().decode
 class Pipe:
     """Commands in, messages out: `send` and `async for`. Close it, or use it as an `async with` block.
 
-    Who sends must read too, in turn or in another task: while too many answers are not read, `send` waits.
+    Who sends must read too, in turn or in another task: while too many answers are not read, `send` waits. What a
+    reader says about what it has read (`credit`, `ack`, `nack`, `extend`) does not wait for the answers of others.
     """
 
     def __init__(self, duplex: Duplex) -> None:

@@ -199,6 +199,7 @@ def stdio_bounds() -> str:
             "KEYS_PER_FRAME_MAX": "events that one `ack`, `nack` or `extend` names",
             "CREDIT_MAX": "`window`, and credit that is granted",
             "PIPE_ANSWERS_MAX": "answers that are not read, before nothing more is taken",
+            "PIPE_ANSWERS_SETTLING_MAX": "the same for `credit`, `ack`, `nack` and `extend`",
             "WRITE_BYTES_MAX": "bytes after which a write takes no further message",
         }
     )

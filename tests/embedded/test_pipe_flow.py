@@ -8,7 +8,7 @@ import pytest
 
 from broker import Broker
 from broker.errors import Draining
-from broker.limits import PIPE_ANSWERS_MAX
+from broker.limits import PIPE_ANSWERS_MAX, PIPE_ANSWERS_SETTLING_MAX
 from tests.embedded.conftest import core_of, depth_and_inflight, enqueue, error, ids, one, read, request
 from tests.support.events import STREAM, raw_envelope
 from tests.support.writer import eventually, held_writer
@@ -29,6 +29,41 @@ async def test_a_sender_whose_answers_are_not_read_waits_at_their_bound(memory: 
         found = [await error(pipe) for _ in range(PIPE_ANSWERS_MAX + 10)]
         assert [each["line"] for each in found] == list(range(1, PIPE_ANSWERS_MAX + 11))
         await sending
+
+
+async def test_a_reader_settles_what_it_has_read_while_another_task_waits_for_room(memory: Broker) -> None:
+    await enqueue(memory, "e-1", "e-2", "e-3", "e-4")
+    async with memory.pipe(STREAM, window=4) as pipe:
+        messages = await read(pipe, 4)
+
+        async def send_all() -> None:
+            for number in range(PIPE_ANSWERS_MAX + 1):
+                await pipe.send(b"nonsense %d" % number)
+
+        sending = asyncio.create_task(send_all())
+        await eventually(lambda: len(pipe._duplex._outbox) == PIPE_ANSWERS_MAX)
+        await pipe.send({"ack": messages[0]["seq"]})
+        await pipe.send({"nack": messages[1]["seq"]})
+        await pipe.send({"extend": messages[2]["seq"], "leaseMs": 60_000})
+        assert (depth_and_inflight(memory), sending.done()) == ((0, 3), False)
+        await read(pipe, PIPE_ANSWERS_MAX + 2)
+        await sending
+
+
+async def test_a_reader_whose_own_errors_are_not_read_waits_too(memory: Broker) -> None:
+    async with memory.pipe(STREAM) as pipe:
+
+        async def ack_all() -> None:
+            for _ in range(PIPE_ANSWERS_SETTLING_MAX + 10):
+                await pipe.send(b'{"ack":1}')
+
+        acking = asyncio.create_task(ack_all())
+        await eventually(lambda: len(pipe._duplex._outbox) == PIPE_ANSWERS_SETTLING_MAX)
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+        assert (len(pipe._duplex._outbox), acking.done()) == (PIPE_ANSWERS_SETTLING_MAX, False)
+        await read(pipe, PIPE_ANSWERS_SETTLING_MAX + 10)
+        await acking
 
 
 async def test_a_full_ingest_queue_makes_the_sender_wait(tmp_path: Path) -> None:
