@@ -25,6 +25,17 @@ Answer = Callable[[list[InboundEvent], Any], None]
 """Answers events with their receipts, or with the error that they share."""
 
 
+class _Group:
+    """Events of frames that go together."""
+
+    __slots__ = ("bytes", "events", "kind")
+
+    def __init__(self, events: list[InboundEvent], size: int, kind: bool | None) -> None:
+        self.events = events
+        self.bytes = size
+        self.kind = kind
+
+
 class Gathering:
     """What one producer has sent and the journal has not been given yet."""
 
@@ -33,7 +44,7 @@ class Gathering:
         self._room = room
         self._answer = answer
         self._chunk_max = max(1, min(GATHERED_EVENTS_MAX, chunk_max))
-        self._frames: deque[tuple[list[InboundEvent], int, bool | None]] = deque()
+        self._groups: deque[_Group] = deque()
         self._handing_over = False
         self._events = 0
         self._bytes = 0
@@ -41,11 +52,19 @@ class Gathering:
         self._progress = asyncio.Event()
 
     def add(self, events: list[InboundEvent], size: int, kind: bool | None) -> None:
-        """Take the events of one frame of so many bytes. Frames of one kind may go together; those of None may not."""
-        self._frames.append((events, size, kind))
+        """Take the events of one frame of so many bytes, whole. Frames of one kind may go together; those of None not.
+
+        The list is the gathering's own from here on.
+        """
+        last = self._groups[-1] if self._groups else None
+        if last is None or kind is None or last.kind is not kind or len(last.events) + len(events) > self._chunk_max:
+            self._groups.append(_Group(events, size, kind))
+            self._ready.set()
+        else:
+            last.events += events
+            last.bytes += size
         self._events += len(events)
         self._bytes += size
-        self._ready.set()
 
     @property
     def is_full(self) -> bool:
@@ -59,7 +78,7 @@ class Gathering:
 
     async def end(self) -> None:
         """Wait until the journal has been given everything."""
-        while self._frames or self._handing_over:
+        while self._groups or self._handing_over:
             await self._wait()
 
     async def _wait(self) -> None:
@@ -71,11 +90,14 @@ class Gathering:
         while True:
             await self._ready.wait()
             self._ready.clear()
-            while self._frames:
+            while self._groups:
                 await self._hand_over()
 
     async def _hand_over(self) -> None:
-        events = self._next()
+        group = self._groups.popleft()
+        events = group.events
+        self._events -= len(events)
+        self._bytes -= group.bytes
         self._handing_over = True
         try:
             await self._room(len(events))
@@ -87,18 +109,3 @@ class Gathering:
             self._answer(events, CourierError("the broker met an error of its own; its log has the details"))
         self._handing_over = False
         self._progress.set()
-
-    def _next(self) -> list[InboundEvent]:
-        """The events of as many whole frames as make a submission; a frame is never divided."""
-        events, size, kind = self._frames.popleft()
-        if kind is not None and self._frames:
-            events = list(events)
-        while self._frames and kind is not None and self._frames[0][2] is kind:
-            if len(events) + len(self._frames[0][0]) > self._chunk_max:
-                break
-            more, bytes_more, _kind = self._frames.popleft()
-            events += more
-            size += bytes_more
-        self._events -= len(events)
-        self._bytes -= size
-        return events
