@@ -37,7 +37,8 @@ class Progress:
         now = time.monotonic()
         if self._first_share is None:
             self._first_share = share
-        if not self._is_shown or (now - self._drawn_at < _REDRAW_SECONDS and done != total):
+        is_last = done == total or share == 1.0
+        if not self._is_shown or (now - self._drawn_at < _REDRAW_SECONDS and not is_last):
             return
         self._drawn_at = now
         seconds = max(now - self._started, 0.001)
