@@ -37,6 +37,7 @@ MODULES = (
     "counters",
     "credits",
     "dedupe",
+    "entries",
     "histogram",
     "leases",
     "nesting",

@@ -4,6 +4,7 @@
     ring      the events of one stream that wait for a subscriber, in order
     credits   whose turn is it, among the subscribers that have room?
     leases    which deliveries are out, and which of them have run out of time?
+    entries   one event on its way to a consumer; many of them leased, framed and let go at once
     counters  how many came, went out, were answered and died?
     histogram how long did it take, in the middle and at the worst?
     requests  which events are in this frame, if it is written plainly?
@@ -22,6 +23,21 @@ from _fast.commit import CommitError, Committer, Written
 from _fast.counters import Counters
 from _fast.credits import Credits
 from _fast.dedupe import Dedupe
+from _fast.entries import (
+    MEMORY_SEQ_FIRST,
+    Entry,
+    any_partition,
+    changes_of,
+    delivery_frames,
+    entries_of,
+    envelope_bytes,
+    hold,
+    identities_of,
+    lease_out,
+    let_go,
+    stream_runs,
+    waiting_of,
+)
 from _fast.histogram import Histogram
 from _fast.leases import Leases
 from _fast.nesting import deeper_than
@@ -31,18 +47,31 @@ from _fast.ring import Ring
 __all__ = [
     "COMMIT_EXTENSION",
     "DEBUG_BUILD",
+    "MEMORY_SEQ_FIRST",
     "CommitError",
     "Committer",
     "Counters",
     "Credits",
     "Dedupe",
+    "Entry",
     "Histogram",
     "Leases",
     "RequestReader",
     "Ring",
     "Written",
     "ack_frames",
+    "any_partition",
+    "changes_of",
     "deeper_than",
+    "delivery_frames",
+    "entries_of",
+    "envelope_bytes",
+    "hold",
+    "identities_of",
+    "lease_out",
+    "let_go",
+    "stream_runs",
+    "waiting_of",
 ]
 
 COMMIT_EXTENSION: str = _commit.__file__

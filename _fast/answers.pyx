@@ -10,6 +10,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.string cimport memcpy
 
 from _fast.answers cimport write_number
+from _fast.fields cimport SOURCE_EVENT_ID
 
 cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object text) noexcept
@@ -17,7 +18,6 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object text) noexcept
 
 cdef enum:
-    SOURCE_EVENT_ID = 4
     TEXT_BYTES_MAX = 96  # of an answer without its id, head included
 
 

@@ -26,14 +26,14 @@ class Counters:
     def dead(self) -> int:
         """Events that will not be delivered any more."""
 
-    def count_came(self) -> None:
-        """An event was taken."""
+    def count_came(self, count: int = 1) -> None:
+        """So many events were taken. Raise ValueError unless count >= 0."""
 
     def count_delivered(self, again: bool) -> None:
         """An event went out, for the first time or again."""
 
-    def count_acked(self) -> None:
-        """A consumer is done with an event."""
+    def count_acked(self, count: int = 1) -> None:
+        """Consumers are done with so many events. Raise ValueError unless count >= 0."""
 
     def count_nacked(self) -> None:
         """A consumer refused a delivery."""

@@ -10,15 +10,19 @@ cimport cython
 
 @cython.final
 cdef class Counters:
-    def count_came(self):
-        self.came += 1
+    def count_came(self, int64_t count=1):
+        if count < 0:
+            raise ValueError(f"{count} events cannot have come")
+        self.came += count
 
     def count_delivered(self, bint again):
         self.delivered += 1
         self.redelivered += again
 
-    def count_acked(self):
-        self.acked += 1
+    def count_acked(self, int64_t count=1):
+        if count < 0:
+            raise ValueError(f"{count} events cannot have been acknowledged")
+        self.acked += count
 
     def count_nacked(self):
         self.nacked += 1

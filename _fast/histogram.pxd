@@ -6,3 +6,4 @@ cdef class Histogram:
     cdef int64_t _total
 
     cdef int _allocate(self) except -1
+    cpdef record(self, int64_t value_us)

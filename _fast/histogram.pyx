@@ -64,7 +64,7 @@ cdef class Histogram:
                 raise MemoryError(f"no memory for a histogram of {BUCKETS} buckets")
         return 0
 
-    def record(self, int64_t value_us):
+    cpdef record(self, int64_t value_us):
         if self._counts == NULL:
             self._allocate()
         value_us = max(0, min(value_us, TOP_US))

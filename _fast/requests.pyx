@@ -24,6 +24,18 @@ from libc.string cimport memcmp, memcpy
 
 from types import GenericAlias
 
+from _fast.fields cimport (
+    CORRELATION_ID,
+    ENVELOPE,
+    FIELDS,
+    PARTITION_KEY,
+    RECEIVED_AT,
+    SOURCE_EMITTED_AT,
+    SOURCE_EVENT_ID,
+    SOURCE_SYSTEM,
+    STREAM,
+    TYPE,
+)
 from _fast.json_walk cimport Place, skip_space
 from _fast.request_walk cimport Request, Span, is_ascii, is_complete, is_utc, number, read_request
 
@@ -35,18 +47,6 @@ cdef extern from "Python.h":
     void PyObject_GC_UnTrack(object value) noexcept
     PyObject* PyTuple_GET_ITEM(object items, Py_ssize_t index) noexcept
     object PyUnicode_New(Py_ssize_t length, Py_UCS4 largest)
-
-cdef enum:  # where the fields are in an InboundEvent
-    STREAM = 1
-    TYPE = 2
-    SOURCE_SYSTEM = 3
-    SOURCE_EVENT_ID = 4
-    RECEIVED_AT = 5
-    ENVELOPE = 6
-    SOURCE_EMITTED_AT = 9
-    CORRELATION_ID = 10
-    PARTITION_KEY = 14
-    FIELDS = 18
 
 cdef enum:
     NAMES_REMEMBERED = 512  # a power of two

@@ -8,10 +8,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 
+from _fast import Entry
 from broker.admission.gate import Gate
 from broker.admission.quota import quota_for
 from broker.clock import Clock
@@ -72,9 +73,9 @@ class NoLedger:
         """No stream is longer than its window here."""
         self._refuse()
 
-    def processed(self, seq: int, attempts: int) -> None:  # noqa: ARG002 - as agreed
+    def processed(self, entries: list[Entry[Any, Any]]) -> None:
         """No sequence is of a ledger here."""
-        self._refuse()
+        assert not any(entry.in_ledger for entry in entries), "a broker in memory has no event that belongs in a ledger"
 
     def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:  # noqa: ARG002 - as agreed
         """No sequence is of a ledger here."""

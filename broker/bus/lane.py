@@ -63,9 +63,9 @@ class Lane:
             self._registry.grant(self._place, grant)
         self._start()
 
-    def deliver(self, entry: Entry) -> None:
-        """Take one leased event from the stream."""
-        self._waiting.append(entry)
+    def deliver(self, entries: list[Entry]) -> None:
+        """Take leased events from the stream."""
+        self._waiting.extend(entries)
         self._start()
 
     def _start(self) -> None:

@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 
+from _fast import delivery_frames, waiting_of
 from broker.deliveries.framing import text_frame_head
 from broker.limits import WRITE_BYTES_MAX
 from broker.streams.entry import Entry
@@ -20,19 +21,24 @@ class DeliveryQueue:
     """A subscriber that keeps what it is given until a sender takes it. Bounded by the credit it was granted."""
 
     def __init__(self, batch: int | None = None) -> None:
-        self._batch = batch
-        self._waiting: deque[Delivery | bytes] = deque()
-        self._taken: list[tuple[int, Delivery]] = []
+        self._batch = batch or 0
+        self._waiting: deque[list[Delivery] | bytes] = deque()
+        """Deliveries in a row, and answers between them."""
+        self._taken: list[tuple[list[Delivery], list[int]]] = []
+        """What was taken, and where the frame of each ends."""
         self._taken_bytes = 0
         self._answers = 0
         self._ended = False
         self._ready = asyncio.Event()
         self._answered = asyncio.Event()
 
-    def deliver(self, entry: Entry) -> None:
-        """Take one leased event."""
-        self._waiting.append((entry, entry.attempt))
-        entry.unsent = True
+    def deliver(self, entries: list[Entry]) -> None:
+        """Take leased events."""
+        last = self._waiting[-1] if self._waiting else None
+        if isinstance(last, list):
+            last += waiting_of(entries)
+        else:
+            self._waiting.append(waiting_of(entries))
         self._ready.set()
 
     def answer(self, text: bytes) -> None:
@@ -64,8 +70,8 @@ class DeliveryQueue:
             await self._ready.wait()
         parts: list[bytes] = []
         while self._waiting and self._taken_bytes < WRITE_BYTES_MAX:
-            self._take_frame(parts)
-        return b"".join(parts)
+            parts.append(self._take_some())
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def unsent(self, stuck_bytes: int) -> set[Entry]:
         """What its reader cannot have: all that waits, and what was taken and ends in the bytes that never left."""
@@ -73,39 +79,25 @@ class DeliveryQueue:
         return {entry for entry, attempt in self._held_back(left_bytes) if entry.attempt == attempt}
 
     def _held_back(self, left_bytes: int) -> Iterator[Delivery]:
-        yield from (delivery for end, delivery in self._taken if end > left_bytes)
-        yield from (item for item in self._waiting if not isinstance(item, bytes))
+        for deliveries, ends in self._taken:
+            yield from (each for each, end in zip(deliveries, ends, strict=False) if end > left_bytes)
+        for item in self._waiting:
+            yield from () if isinstance(item, bytes) else item
 
-    def _take_frame(self, parts: list[bytes]) -> None:
-        first = self._waiting.popleft()
+    def _take_some(self) -> bytes:
+        """An answer, or the deliveries before the next one, as many as one write may have."""
+        first = self._waiting[0]
         if isinstance(first, bytes):
+            self._waiting.popleft()
             self._answers -= 1
             self._answered.set()
-            self._add(parts, first, [])
-            return
-        deliveries = [first]
-        if self._batch is None:
-            entry, attempt = first
-            text = b'{"deliver":%b,"attempt":%d,"seq":%d}' % (entry.envelope, attempt, entry.seq)
+            frames = text_frame_head(len(first)) + first
         else:
-            size = len(first[0].envelope)
-            while self._waiting and len(deliveries) < self._batch and self._taken_bytes + size < WRITE_BYTES_MAX:
-                following = self._waiting[0]
-                if isinstance(following, bytes):
-                    break
-                deliveries.append(following)
-                size += len(following[0].envelope)
+            frames, ends = delivery_frames(first, self._batch, WRITE_BYTES_MAX - self._taken_bytes)
+            self._taken.append((first, [self._taken_bytes + end for end in ends] if self._taken_bytes else ends))
+            if len(ends) == len(first):
                 self._waiting.popleft()
-            text = b'{"deliver":[%b]}' % b",".join(
-                b'{"envelope":%b,"attempt":%d,"seq":%d}' % (entry.envelope, attempt, entry.seq)
-                for entry, attempt in deliveries
-            )
-        self._add(parts, text, deliveries)
-
-    def _add(self, parts: list[bytes], text: bytes, deliveries: list[Delivery]) -> None:
-        head = text_frame_head(len(text))
-        parts += (head, text)
-        self._taken_bytes += len(head) + len(text)
-        for delivery in deliveries:
-            delivery[0].unsent = False
-            self._taken.append((self._taken_bytes, delivery))
+            else:
+                self._waiting[0] = first[len(ends) :]
+        self._taken_bytes += len(frames)
+        return frames

@@ -149,9 +149,9 @@ class Duplex:
         self._outbox.append(message)
         self._ready.set()
 
-    def deliver(self, entry: Entry) -> None:
-        """Take one leased event from the streams."""
-        self._outbox.append((entry, entry.attempt))
+    def deliver(self, entries: list[Entry]) -> None:
+        """Take leased events from the streams."""
+        self._outbox.extend((entry, entry.attempt) for entry in entries)
         self._ready.set()
 
     async def _until(self, condition: Callable[[], bool]) -> None:

@@ -99,9 +99,9 @@ class Reader:
 
     # Deliveries.
 
-    def deliver(self, entry: Entry) -> None:
-        """Take one leased event from the streams."""
-        self._arrived.append((entry, entry.attempt))
+    def deliver(self, entries: list[Entry]) -> None:
+        """Take leased events from the streams."""
+        self._arrived.extend((entry, entry.attempt) for entry in entries)
         self._ready.set()
 
     def __aiter__(self) -> "Reader":

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import orjson
 
+from _fast import Entry
 from broker.clock import Clock
 from broker.journal import group_queries
 from broker.journal.group_queries import DeadAndWaiting, GroupRow
@@ -78,10 +79,15 @@ class GroupLedger:
         """Whether so many outcomes wait to be written that no more events should be read."""
         return self._book.unsaved >= self._book.unsaved_max
 
-    def processed(self, seq: int, attempts: int) -> None:  # noqa: ARG002 - kept for dead letters only
-        """An event was acknowledged by a consumer of the group."""
-        self._attempted.pop(seq, None)
-        self._settled.append(seq)
+    def processed(self, entries: list[Entry[Any, Any]]) -> None:
+        """Events were acknowledged by a consumer of the group."""
+        settled = [entry.seq for entry in entries if entry.in_ledger]
+        if not settled:
+            return
+        if self._attempted:
+            for seq in settled:
+                self._attempted.pop(seq, None)
+        self._settled += settled
         self._book.touch(self)
 
     def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from _fast import Entry, changes_of
 from broker.clock import Clock
 from broker.config import Journal as JournalConfig
 from broker.contracts.inbound import InboundEvent
@@ -220,9 +221,9 @@ class Journal:
         """Whether the outcomes that wait to be written have reached their bound."""
         return self._writer.changes >= STATE_CHANGES_MAX
 
-    def processed(self, seq: int, attempts: int) -> None:
-        """An event was acknowledged by its consumer. Written with the next group commit, or soon."""
-        self._change((seq, schema.STATE_PROCESSED, self._clock.wall_us(), attempts, None, None))
+    def processed(self, entries: list[Entry[Any, Any]]) -> None:
+        """Events were acknowledged by their consumer. Written with the next group commit, or soon."""
+        self._change(changes_of(entries, schema.STATE_PROCESSED, self._clock.wall_us()))
 
     def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:
         """An event was delivered in vain, and waits again: a restart goes on counting from here.
@@ -230,12 +231,12 @@ class Journal:
         Left out while the writer lags, because one event may be refused many times.
         """
         if not self.lagging:
-            self._change(StateChange(seq, schema.STATE_PENDING, self._clock.wall_us(), attempts, first_attempt_at))
+            self._change([StateChange(seq, schema.STATE_PENDING, self._clock.wall_us(), attempts, first_attempt_at)])
 
     def dead_letter(self, seq: int, attempts: int, first_attempt_at: int | None, reason: str) -> None:
         """An event will not be delivered any more."""
         now = self._clock.wall_us()
-        self._change(StateChange(seq, schema.STATE_DEAD_LETTER, now, attempts, first_attempt_at, reason))
+        self._change([StateChange(seq, schema.STATE_DEAD_LETTER, now, attempts, first_attempt_at, reason)])
 
     async def pending_page(self, stream: str, after_seq: int, limit: int) -> tuple[list[StoredEvent], int]:
         """The next pending events of a stream, and up to where that goes. Corrupt ones become dead letters."""
@@ -247,9 +248,9 @@ class Journal:
             self.on_damaged(stream, len(page.corrupt))
         return page.events, page.last_seq
 
-    def _change(self, change: Change) -> None:
-        self._writer.change_state(change)
-        if self._flush_timer is None:
+    def _change(self, changes: Sequence[Change]) -> None:
+        self._writer.change_states(changes)
+        if self._flush_timer is None and changes:
             self._flush_timer = self._loop.call_later(FLUSH_CHANGES_SECONDS, self._flush_changes)
 
     def _flush_changes(self) -> None:

@@ -14,7 +14,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -138,9 +138,9 @@ class Writer:
         if self._waiting:
             self._wake.put(None)
 
-    def change_state(self, change: Change) -> None:
-        """Add a state change to the next batch; it waits for one until `flush_changes`."""
-        self._changes.append(change)
+    def change_states(self, changes: Sequence[Change]) -> None:
+        """Add state changes to the next batch; they wait for one until `flush_changes`."""
+        self._changes.extend(changes)
 
     def flush_changes(self) -> None:
         """Commit the state changes that wait, even if no event comes along."""

@@ -7,7 +7,7 @@ tail of its stream, or makes it a dead letter; a delayed event waits in the same
 import asyncio
 import logging
 
-from _fast import Leases
+from _fast import Leases, lease_out
 from broker.clock import Clock
 from broker.limits import LEASES_MAX
 from broker.streams.catch_up import CatchUp
@@ -19,7 +19,8 @@ from broker.streams.subscription import Subscription
 
 log = logging.getLogger(__name__)
 
-Pairs = list[tuple[Entry, Subscription]]
+Pairs = tuple[list[Entry], list[Subscription]]
+"""Events that may go out, and who is to have each."""
 
 PAIRS_MAX = 1_000
 """How many events are leased in one step."""
@@ -55,9 +56,9 @@ class Dispatcher:
         if stream.deliverable:
             now_ms = self._clock.monotonic_ms()
             delivered = 0
-            while (room := LEASES_MAX - len(self._leases)) > 0 and (pairs := _next_pairs(stream, room)):
+            while (room := LEASES_MAX - len(self._leases)) > 0 and (pairs := _next_pairs(stream, room))[0]:
                 self._deliver(stream, pairs, now_ms)
-                delivered += len(pairs)
+                delivered += len(pairs[0])
             if stream.deliverable:
                 self._starved[stream] = None
             if delivered:
@@ -67,28 +68,43 @@ class Dispatcher:
 
     def _deliver(self, stream: Stream, pairs: Pairs, now_ms: int) -> None:
         """Lease events to those whose turn it is. What is the same for all of them is done once."""
+        entries, holders = pairs
         deadline_ms, now_us = now_ms + stream.rules.lease_ms, self._clock.wall_us()
         meter = stream.meter = stream.meter or Meter()
-        attempts = []
-        for number, (entry, subscription) in enumerate(pairs, start=self._leased + 1):
-            entry.attempt += 1
-            if entry.first_attempt_at is None:
-                entry.first_attempt_at = now_us
-            if entry.attempt == 1:
-                meter.latency.record(entry.first_attempt_at - entry.received_at)
-            stream.counters.count_delivered(entry.attempt > 1)
-            entry.holder = subscription
-            entry.lease = number
-            attempts.append(entry.attempt)
-        self._leases.grant_many(self._leased + 1, attempts, deadline_ms, [entry for entry, _ in pairs])
-        self._leased += len(pairs)
+        shares = lease_out(
+            entries, holders, self._leases, self._leased + 1, deadline_ms, now_us, meter.latency, stream.counters
+        )
+        self._leased += len(entries)
         self._set_timer(deadline_ms)
-        stream.in_flight += len(pairs)
-        for entry, subscription in pairs:
-            entry.unsent = False
-            subscription.deliver(entry)
-            if self.observer is not None:
+        stream.in_flight += len(entries)
+        for subscription, share in shares.items():
+            subscription.deliver(share)
+        if self.observer is not None:
+            for entry in entries:
                 self.observer.delivered(entry)
+
+    def let_go(
+        self, subscription: Subscription, keys: list[str | int]
+    ) -> tuple[list[tuple[Stream, list[Entry]]], list[int]] | None:
+        """End the leases of what a subscriber holds, by sequence: what that was, by stream, and which it did not hold.
+
+        None, with nothing changed, when not all of them are named by their sequences.
+        """
+        found = subscription.let_go(keys, self._leases)
+        if found is None:
+            return None
+        entries, lost = found
+        if not entries:
+            return [], lost
+        by_stream: dict[Stream, list[Entry]] = {}
+        if subscription.pattern is None:
+            by_stream[entries[0].stream] = entries
+        else:
+            for entry in entries:
+                by_stream.setdefault(entry.stream, []).append(entry)
+        for stream, ended in by_stream.items():
+            stream.in_flight -= len(ended)
+        return list(by_stream.items()), lost
 
     def feed_starved(self) -> None:
         """Some leases may be free again: give them to those who wait, in the order in which they came."""
@@ -122,7 +138,7 @@ class Dispatcher:
         """An event that nobody holds becomes a dead letter."""
         stream = entry.stream
         stream.counters.count_dead()
-        stream.settle(entry)
+        stream.settle([entry])
         if entry.in_ledger:
             stream.ledger.dead_letter(entry.seq, entry.failures, entry.first_attempt_at, reason)
         else:
@@ -185,14 +201,14 @@ def _next_pairs(stream: Stream, room: int) -> Pairs:
     if stream.partitions is not None or stream.patterns:
         entry = stream.take()
         if entry is None:
-            return []
+            return [], []
         subscription = _next_in_line(stream)
         if subscription is None:
             stream.ring.restore(entry)
-            return []
-        return [(entry, subscription)]
+            return [], []
+        return [entry], [subscription]
     subscriptions = stream.credits.pick_many(min(len(stream.ring), room, PAIRS_MAX))
-    return list(zip(stream.ring.pop_many(len(subscriptions)), subscriptions, strict=True))
+    return stream.ring.pop_many(len(subscriptions)), subscriptions
 
 
 def _next_in_line(stream: Stream) -> Subscription | None:

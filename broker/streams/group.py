@@ -6,6 +6,10 @@ one row for each group, however many events were settled; a row for each event a
 writes of the broker for every group that it has.
 """
 
+from itertools import groupby
+
+from broker.contracts.inbound import InboundEvent
+from broker.journal.lives import REDRIVE
 from broker.streams.entry import Entry
 from broker.streams.ledger import GroupLedger
 from broker.streams.rules import StreamRules
@@ -40,19 +44,27 @@ class Group(Stream):
             return self.loaded_seq
         return next(iter(self._unsettled), self.loaded_seq + 1) - 1
 
-    def _count(self, received_at: int) -> None:
-        self.counters.count_came()
+    def arrive(self, events: list[tuple[int, InboundEvent]]) -> int:
+        """Take newly committed events, but for dead letters that the stream itself replays: it had them before."""
+        came = 0
+        for is_replay, some in groupby(events, key=_is_replay):
+            if is_replay:
+                self._pass_over(max(seq for seq, _event in some))
+            else:
+                came += super().arrive(list(some))
+        return came
+
+    def _count(self, came: int, received_at: int) -> None:
+        self.counters.count_came(came)
         self.last_received_at = received_at
 
-    def _take_in(self, entry: Entry) -> bool:
-        if not super()._take_in(entry):
-            return False
-        self._unsettled[entry.seq] = None
-        self.pending += 1
-        return True
+    def _take_in(self, entries: list[Entry]) -> int:
+        taken = super()._take_in(entries)
+        self._unsettled |= dict.fromkeys(entry.seq for entry in entries[:taken])
+        self.pending += taken
+        return taken
 
-    def pass_over(self, seq: int) -> None:
-        """A dead letter of the stream itself was replayed: the group had its event when it came."""
+    def _pass_over(self, seq: int) -> None:
         self.arrived_seq = seq
         if not self.behind:
             self.loaded_seq = max(self.loaded_seq, seq)
@@ -60,22 +72,25 @@ class Group(Stream):
     def load_replays(self, entries: list[Entry], *, may_be_more: bool) -> None:
         """Take events that are to be delivered again. What does not fit any more is asked for again."""
         self.replays = self.replays or may_be_more
-        for entry in entries:
-            if not super()._take_in(entry):
-                self.replays = True
-                return
-            self._replaying.add(entry.seq)
-            self.pending += 1
+        taken = super()._take_in(entries)
+        self.replays = self.replays or taken < len(entries)
+        self._replaying.update(entry.seq for entry in entries[:taken])
+        self.pending += taken
 
     @property
     def loaded(self) -> list[int]:
         """Everything that is in the window or in flight."""
         return [*self._replaying, *self._unsettled]
 
-    def settle(self, entry: Entry) -> None:
-        """An event has come to its end for this group."""
-        super().settle(entry)
-        if entry.seq in self._replaying:
-            self._replaying.discard(entry.seq)
-        else:
-            del self._unsettled[entry.seq]
+    def settle(self, entries: list[Entry]) -> None:
+        """Events have come to their end for this group."""
+        super().settle(entries)
+        for entry in entries:
+            if entry.seq in self._replaying:
+                self._replaying.discard(entry.seq)
+            else:
+                del self._unsettled[entry.seq]
+
+
+def _is_replay(pair: tuple[int, InboundEvent]) -> bool:
+    return pair[1].source_system.startswith(REDRIVE)

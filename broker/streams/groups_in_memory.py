@@ -1,7 +1,9 @@
 """Consumer groups of a broker that has no journal: they last as long as the process does."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from _fast import Entry
 from broker.journal.group_queries import DeadAndWaiting, GroupRow, Registration
 from broker.streams.ledger import GroupLedger, Positioned, Row
 
@@ -14,7 +16,7 @@ class LedgerOfNothing:
     def watch(self, group: Positioned) -> None:
         """Positions are not written down."""
 
-    def processed(self, seq: int, attempts: int) -> None:
+    def processed(self, entries: list[Entry[Any, Any]]) -> None:
         """Outcomes are not written down."""
 
     def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:

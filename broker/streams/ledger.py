@@ -1,8 +1,9 @@
 """What the streams need of the journal. Nothing here knows SQLite."""
 
 from collections.abc import Awaitable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+from _fast import Entry
 from broker.contracts.origin import Origin
 from broker.journal.group_queries import DeadAndWaiting, GroupRow, Registration
 
@@ -20,8 +21,8 @@ class Ledger(Protocol):
     def pending_page(self, stream: str, after_seq: int, limit: int) -> Awaitable[tuple[Sequence[Row], int]]:
         """The next pending events of a stream, and up to where that goes."""
 
-    def processed(self, seq: int, attempts: int) -> None:
-        """An event was acknowledged by its consumer."""
+    def processed(self, entries: list[Entry[Any, Any]]) -> None:
+        """Events were acknowledged by their consumer; of those that are only in memory, nothing is to be kept."""
 
     def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:
         """An event was delivered in vain, and waits again."""

@@ -12,7 +12,7 @@ often as a chain of rules changes between the two.
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from _fast import Dedupe
+from _fast import Dedupe, identities_of, stream_runs
 from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError, OverQuota
 from broker.journal.submission import Job, Receipts
@@ -66,7 +66,8 @@ class Intake:
         if self._dedupe is None or not events:
             self._journal.submit_events(events, done, causes, job, effects)
             return
-        in_memory = [self._registry.open(event.stream).rules.in_memory for event in events]
+        kinds = {name: self._registry.open(name).rules.in_memory for name in {event.stream for event in events}}
+        in_memory = [kinds[event.stream] for event in events]
         if all(in_memory) and not causes and job is None:
             done(self._offered(events))
         elif any(in_memory):
@@ -76,6 +77,27 @@ class Intake:
 
     def _offered(self, events: Sequence[InboundEvent]) -> Receipts:
         """Put events that are only in memory into their streams; the usual case, without a mixture's book-keeping."""
+        return self._offered_together(events) or self._offered_each(events)
+
+    def _offered_together(self, events: Sequence[InboundEvent]) -> Receipts | None:
+        """New events of one stream that has room for them, in one step; None, and nothing changed, for others."""
+        assert self._dedupe is not None
+        seqs = list(range(self._next_seq, self._next_seq + len(events)))
+        new = list(zip(seqs, events, strict=True))
+        if len(stream_runs(new)) > 1:
+            return None
+        answers = self._dedupe.claim_many(identities_of(events), _BATCH)
+        if len(answers) < len(events) or any(answers) or not self._registry.offer(new):
+            self._dedupe.abort_batch(_BATCH)
+            return None
+        self._dedupe.commit_batch(_BATCH, self._next_seq)
+        self._new += new
+        self._next_seq += len(events)
+        self._rise()
+        return Receipts(seqs, {})
+
+    def _offered_each(self, events: Sequence[InboundEvent]) -> Receipts:
+        """The same, one by one: some are there already, some may find no room, or they are of several streams."""
         seqs: list[int] = []
         duplicates: dict[int, tuple[int, bool]] = {}
         refusals: dict[int, CourierError] = {}
@@ -103,7 +125,7 @@ class Intake:
         if known:
             self.duplicates += 1
             return -known, None
-        if not self._registry.offer(self._next_seq, event):
+        if not self._registry.offer([(self._next_seq, event)]):
             self._dedupe.abort(identity)
             return 0, OverQuota(
                 f"stream {event.stream} is full: it holds streams.maxDepth events; let its consumers catch up, "

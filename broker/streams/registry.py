@@ -5,15 +5,14 @@ each event. Deliveries and their leases are the dispatcher's.
 """
 
 import logging
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
+from _fast import stream_runs
 from broker.clock import Clock
 from broker.config import Streams as StreamsConfig
 from broker.contracts.inbound import InboundEvent
-from broker.contracts.origin import origin_of
 from broker.errors import CourierError, InvalidRequest, NotFound, OverQuota, UnknownStream
-from broker.journal.lives import REDRIVE
 from broker.limits import LEASE_MS_MAX, LEASE_MS_MIN, NACK_DELAY_MS_MAX, STREAMS_MAX
 from broker.streams.dispatch import Dispatcher
 from broker.streams.entry import Entry
@@ -116,27 +115,12 @@ class Registry:
     def committed(self, events: list[tuple[int, InboundEvent]]) -> None:
         """Take the new events of one group commit, in order."""
         touched: dict[Stream, int] = {}
-        name: str | None = None
-        copies: Sequence[Stream] = ()
-        for seq, event in events:
-            if event.stream is not name:
-                name = event.stream
-                # What is on disk is taken, also when a new stream of its name would not be made any more.
-                stream = self._streams.get(name) or self._make(name)
-                all_copies = copies = stream.copies()
-            self._committed_seq = seq
-            if stream.groups is not None:
-                copies = all_copies
-                if event.source_system.startswith(REDRIVE):
-                    copies = (stream,)
-                    for group in stream.groups.values():
-                        group.pass_over(seq)
-            for copy in copies:
-                touched[copy] = touched.get(copy, 0) + 1
-                if copy.behind:
-                    copy.leave(seq, event.received_at)
-                else:
-                    copy.arrive(_entry(copy, seq, event))
+        for name, run in stream_runs(events):
+            # What is on disk is taken, also when a new stream of its name would not be made any more.
+            stream = self._streams.get(name) or self._make(name)
+            for copy in stream.copies():
+                touched[copy] = touched.get(copy, 0) + copy.arrive(run)
+            self._committed_seq = run[-1][0]
         self._pump_touched(touched)
 
     def damaged(self, name: str, count: int) -> None:
@@ -145,17 +129,17 @@ class Registry:
         stream.pending -= count
         stream.counters.count_dead(count)
 
-    def offer(self, seq: int, event: InboundEvent) -> bool:
-        """Take an event that is only in memory; False when its stream is full, or a group's copy of it.
+    def offer(self, events: list[tuple[int, InboundEvent]]) -> bool:
+        """Take events of one stream that are only in memory, all of them, or none: True if they were taken.
 
-        `pump_offered` delivers it.
+        None are when the stream has no room for all, or a group's copy of it has not. `pump_offered` delivers them.
         """
-        copies = self.open(event.stream).copies()
-        if not all(copy.room for copy in copies):
+        copies = self.open(events[0][1].stream).copies()
+        if any(copy.room < len(events) for copy in copies):
             return False
         for copy in copies:
-            copy.offer(_entry(copy, seq, event))
-            self._offered[copy] = self._offered.get(copy, 0) + 1
+            copy.offer(events)
+            self._offered[copy] = self._offered.get(copy, 0) + len(events)
         return True
 
     def pump_offered(self) -> None:
@@ -269,13 +253,26 @@ class Registry:
 
         Raise LeaseNotHeld if it does not hold it (any more), or not under this attempt.
         """
-        for _key, error in self.ack_many(subscription, (key,), attempt):
+        for _key, error in self.ack_many(subscription, [key], attempt):
             raise error
 
     def ack_many(
-        self, subscription: Subscription, keys: Iterable[str | int], attempt: int | None = None
+        self, subscription: Subscription, keys: list[str | int], attempt: int | None = None
     ) -> list[tuple[str | int, CourierError]]:
         """The same for several events; those that cannot be acknowledged, each with what `ack` would raise for it."""
+        found = self._dispatcher.let_go(subscription, keys) if attempt is None else None
+        if found is None:
+            return self._ack_each(subscription, keys, attempt)
+        by_stream, lost = found
+        for stream, entries in by_stream:
+            self._done(stream, entries)
+        self._after([stream for stream, _ in by_stream])
+        return [(seq, subscription.not_held(seq)) for seq in lost]
+
+    def _ack_each(
+        self, subscription: Subscription, keys: list[str | int], attempt: int | None
+    ) -> list[tuple[str | int, CourierError]]:
+        """The same for events that are named by their ids, or with an attempt."""
         refused: list[tuple[str | int, CourierError]] = []
         touched: dict[Stream, None] = {}
         for key in keys:
@@ -285,21 +282,28 @@ class Registry:
                 refused.append((key, error))
                 continue
             self._dispatcher.take_back(subscription, entry)
-            stream = entry.stream
-            stream.counters.count_acked()
-            if self._dispatcher.observer is not None:
+            self._done(entry.stream, [entry])
+            touched[entry.stream] = None
+        self._after(touched)
+        return refused
+
+    def _done(self, stream: Stream, entries: list[Entry]) -> None:
+        """A consumer is done with events that it held."""
+        stream.counters.count_acked(len(entries))
+        if self._dispatcher.observer is not None:
+            for entry in entries:
                 self._dispatcher.observer.acked(entry)
-            stream.settle(entry)
-            if entry.in_ledger:
-                stream.ledger.processed(entry.seq, entry.attempt)
-            touched[stream] = None
+        stream.settle(entries)
+        stream.ledger.processed(entries)
+
+    def _after(self, touched: Iterable[Stream]) -> None:
+        """Places have become free."""
         for stream in touched:
             if stream.partitions is not None:
                 self._dispatcher.pump(stream)
             else:
                 self._dispatcher.catch_up.look_at(stream)
         self._dispatcher.feed_starved()
-        return refused
 
     def nack(self, subscription: Subscription, key: str | int, delay_ms: int = 0, attempt: int | None = None) -> None:
         """The subscriber could not do it: back to the tail, after a delay if one is given."""
@@ -342,16 +346,3 @@ class Registry:
     async def close(self) -> None:
         """Stop the timer and the reading of pages."""
         await self._dispatcher.close()
-
-
-def _entry(stream: Stream, seq: int, event: InboundEvent) -> Entry:
-    return Entry(
-        stream,
-        seq,
-        event.source_event_id,
-        event.envelope,
-        event.received_at,
-        event.partition_key,
-        0,
-        origin_of(event.contract, event.source_system, event.correlation_id),
-    )

@@ -15,7 +15,10 @@ it in. The stream does not know who is listening: a subscriber is anything with 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from _fast import Counters, Credits, Ring
+from _fast import Counters, Credits, Ring, any_partition, entries_of, envelope_bytes
+from broker.contracts.bus import CONTRACT
+from broker.contracts.inbound import InboundEvent
+from broker.contracts.origin import origin_of_event
 from broker.limits import CREDIT_MAX, WINDOW_BYTES_MAX
 from broker.streams.entry import Entry
 from broker.streams.meter import Meter
@@ -74,63 +77,70 @@ class Stream:
         self.counters = Counters()
         """What happened here since the start of the broker."""
 
-    def arrive(self, entry: Entry) -> None:
-        """Take a newly committed event into the window, or leave it to the catch-up.
+    def arrive(self, events: list[tuple[int, InboundEvent]]) -> int:
+        """Take newly committed events into the window as far as it goes, and leave the rest to the catch-up.
 
-        A page may have brought it already: the reader sees a commit before the loop hears of it.
+        A page may have brought some already: the reader sees a commit before the loop hears of it. Nothing is made of
+        those that are left. Return how many came.
         """
-        self._count(entry.received_at)
-        self.arrived_seq = entry.seq
-        if not self.behind and entry.seq > self.loaded_seq:
-            self._load(entry)
+        count = len(events)
+        last_seq, last = events[-1]
+        self._count(count, last.received_at)
+        self.arrived_seq = last_seq
+        if self.behind:
+            return count
+        if events[0][0] <= self.loaded_seq:
+            events = [pair for pair in events if pair[0] > self.loaded_seq]
+        entries = entries_of(self, events[: self.room], CONTRACT, origin_of_event)
+        taken = self._take_in(entries)
+        if taken:
+            self.loaded_seq = entries[taken - 1].seq
+        self.behind = taken < len(events)
+        return count
 
-    def leave(self, seq: int, received_at: int) -> None:
-        """Leave a newly committed event to the catch-up, because the window lags: nothing is made of it."""
-        self._count(received_at)
-        self.arrived_seq = seq
+    def offer(self, events: list[tuple[int, InboundEvent]]) -> None:
+        """Take events that are nowhere else; there must be room for them."""
+        taken = self._take_in(entries_of(self, events, CONTRACT, origin_of_event))
+        assert taken == len(events), "who offers looks at the room first"
+        self._count(taken, events[-1][1].received_at)
 
-    def offer(self, entry: Entry) -> bool:
-        """Take an event that is nowhere else; False, and nothing changed, when the stream is full."""
-        if not self._take_in(entry):
-            return False
-        self._count(entry.received_at)
-        return True
-
-    def _count(self, received_at: int) -> None:
-        self.pending += 1
-        self.counters.count_came()
+    def _count(self, came: int, received_at: int) -> None:
+        self.pending += came
+        self.counters.count_came(came)
         self.last_received_at = received_at
 
     def load_page(self, entries: list[Entry], last_seq: int) -> None:
         """Take a page of the ledger into the window; the reader asked for no more than there was room for."""
-        for entry in entries:
-            if not self._take_in(entry):
-                break
-            self.loaded_seq = entry.seq
-        else:
+        taken = self._take_in(entries)
+        if taken == len(entries):
             self.loaded_seq = last_seq
+        elif taken:
+            self.loaded_seq = entries[taken - 1].seq
         self.behind = self.loaded_seq < self.arrived_seq
 
-    def _load(self, entry: Entry) -> None:
-        if self._take_in(entry):
-            self.loaded_seq = entry.seq
-        else:
-            self.behind = True
-
-    def _take_in(self, entry: Entry) -> bool:
-        """Take an event into the window; False when it has no place for it, or no bytes.
+    def _take_in(self, entries: list[Entry]) -> int:
+        """Take events into the window; how many, the first of them, it has places for, and bytes.
 
         A stream in memory has nowhere else to leave its events, and is bounded by their number alone.
         """
-        size = len(entry.envelope)
+        size = envelope_bytes(entries)
         if self.bytes + size > WINDOW_BYTES_MAX and not self.rules.in_memory:
-            return False
-        if not self.ring.push(entry):
-            return False
-        self.bytes += size
-        if entry.partition is not None and self.partitions is None:
+            entries = self._that_fit(entries)
+            size = envelope_bytes(entries)
+        taken = self.ring.push_many(entries)
+        self.bytes += size if taken == len(entries) else envelope_bytes(entries[:taken])
+        if self.partitions is None and any_partition(entries):
             self.partitions = Partitions()
-        return True
+        return taken
+
+    def _that_fit(self, entries: list[Entry]) -> list[Entry]:
+        """The first of these events, as many as the window has bytes for."""
+        left = WINDOW_BYTES_MAX - self.bytes
+        for place, entry in enumerate(entries):
+            left -= len(entry.envelope)
+            if left < 0:
+                return entries[:place]
+        return entries
 
     def copies(self) -> "Sequence[Stream]":
         """What an event of this stream is delivered from: the stream itself, and its copy for each group."""
@@ -143,15 +153,15 @@ class Stream:
                 return entry
         return None
 
-    def settle(self, entry: Entry) -> None:
-        """An event has come to its end: give up its place, and let the next one of its key out."""
-        self.ring.release()
-        self.bytes -= len(entry.envelope)
-        self.pending -= 1
-        if entry.partition is not None:
-            assert self.partitions is not None
-            following = self.partitions.settle(entry)
-            if following is not None:
+    def settle(self, entries: list[Entry]) -> None:
+        """Events have come to their end: give up their places, and let the next one of each key out."""
+        self.ring.release(len(entries))
+        self.bytes -= envelope_bytes(entries)
+        self.pending -= len(entries)
+        if self.partitions is None:
+            return
+        for entry in entries:
+            if entry.partition is not None and (following := self.partitions.settle(entry)) is not None:
                 self.ring.restore(following)
 
     @property

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from _fast import Leases, hold, let_go
 from broker.contracts.names import pattern_matches
 from broker.errors import InvalidRequest, LeaseNotHeld
 from broker.limits import CREDIT_MAX
@@ -22,8 +23,8 @@ from broker.streams.stream import Stream
 class Subscriber(Protocol):
     """Somebody who takes deliveries."""
 
-    def deliver(self, entry: Entry) -> None:
-        """Take one leased event. Must not block and must not raise."""
+    def deliver(self, entries: list[Entry]) -> None:
+        """Take leased events, in their order; the list is the subscriber's own. Must not block and must not raise."""
 
 
 class Subscription:
@@ -48,8 +49,9 @@ class Subscription:
         it has no credit there until its turn comes."""
         self.tickets: dict[Stream, int] = {}
         self.entries: dict[int, Entry] = {}
-        self._by_id: dict[str, int | set[int]] = {}
-        """The sequence of each id that is held; the sequences, where streams of a pattern share an id."""
+        self._by_id: dict[str, int | set[int]] | None = None
+        """The sequence of each id that is held; the sequences, where streams of a pattern share an id. None until one
+        is asked for by its id: most consumers name sequences, and it costs as much as all else that is done here."""
 
     @property
     def credit(self) -> int:
@@ -116,31 +118,64 @@ class Subscription:
         stream.credits.grant(self.tickets[stream], 1)
         return True
 
-    def deliver(self, entry: Entry) -> None:
-        """Hand an event on, and remember that it is held."""
-        self.entries[entry.seq] = entry
-        known = self._by_id.setdefault(entry.id, entry.seq)
-        if known is not entry.seq:
-            if isinstance(known, set):
-                known.add(entry.seq)
-            elif known != entry.seq:
-                self._by_id[entry.id] = {known, entry.seq}
-        self.subscriber.deliver(entry)
+    def deliver(self, entries: list[Entry]) -> None:
+        """Hand events on, and remember that they are held."""
+        hold(self.entries, entries)
+        if self._by_id is not None:
+            for entry in entries:
+                self._note_id(self._by_id, entry)
+        self.subscriber.deliver(entries)
+
+    @staticmethod
+    def _note_id(by_id: dict[str, int | set[int]], entry: Entry) -> None:
+        known = by_id.setdefault(entry.id, entry.seq)
+        if isinstance(known, set):
+            known.add(entry.seq)
+        elif known != entry.seq:
+            by_id[entry.id] = {known, entry.seq}
+
+    def _seq_of(self, event_id: str) -> int | set[int] | None:
+        if self._by_id is None:
+            self._by_id = {}
+            for entry in self.entries.values():
+                self._note_id(self._by_id, entry)
+        return self._by_id.get(event_id)
 
     def held(self, key: str | int, attempt: int | None) -> Entry:
         """What is held under an event id or a sequence; raise LeaseNotHeld if nothing is, or another attempt of it."""
-        seq = key if isinstance(key, int) else self._by_id.get(key)
+        seq = key if isinstance(key, int) else self._seq_of(key)
         if isinstance(seq, set):
             raise InvalidRequest(f"{len(seq)} events with the id {key!r} are held; name the one you mean by its seq")
         entry = None if seq is None else self.entries.get(seq)
         if entry is None or (attempt is not None and attempt != entry.attempt):
-            named = {"seq": key} if isinstance(key, int) else {"id": key}
-            raise LeaseNotHeld(f"{key!r} is not held by this subscriber; its lease may have run out", **named)
+            raise self.not_held(key)
         return entry
+
+    @staticmethod
+    def not_held(key: str | int) -> LeaseNotHeld:
+        """What is wrong with naming an event that it does not hold."""
+        named = {"seq": key} if isinstance(key, int) else {"id": key}
+        return LeaseNotHeld(f"{key!r} is not held by this subscriber; its lease may have run out", **named)
 
     def forget(self, entry: Entry) -> None:
         """It does not hold this event any more."""
         del self.entries[entry.seq]
+        self._forget_id(entry)
+
+    def let_go(self, keys: list[str | int], leases: Leases[Entry]) -> tuple[list[Entry], list[int]] | None:
+        """Hold these no more, and end their leases: what was held, and which sequences were not.
+
+        None, with nothing changed, when not all of them are named by their sequences.
+        """
+        found = let_go(self.entries, keys, leases)
+        if found is not None and self._by_id is not None:
+            for entry in found[0]:
+                self._forget_id(entry)
+        return found
+
+    def _forget_id(self, entry: Entry) -> None:
+        if self._by_id is None:
+            return
         known = self._by_id[entry.id]
         if not isinstance(known, set):
             del self._by_id[entry.id]

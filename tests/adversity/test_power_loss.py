@@ -23,6 +23,7 @@ from tests.adversity.load import envelope_of, identity_of
 from tests.adversity.oracle import Identity, Oracle, Row, Told, read_ledger, scratch_directory
 from tests.adversity.power_cut import Image, Kind, Phase, images
 from tests.adversity.recording_vfs import Entry, RecordingVFS
+from tests.support.streams import acked
 
 IMAGES = 100_000 if TORTURE else 5_000
 CONTROL_IMAGES = 500
@@ -119,7 +120,7 @@ class Workload:
         if seq > 0 and rng.random() < 0.5:
             self.finished[identity] = rng.choice((DONE, DEAD))
             if self.finished[identity] == DONE:
-                journal.processed(seq, 1)
+                journal.processed(acked(seq, 1))
             else:
                 journal.dead_letter(seq, 10, 1, "refused by its consumer")
 

@@ -45,7 +45,7 @@ def entry(number: int, size: int = 10) -> Entry:
 def filled(*sizes: int, batch: int | None = None) -> DeliveryQueue:
     queue = DeliveryQueue(batch)
     for number, size in enumerate(sizes, start=1):
-        queue.deliver(entry(number, size))
+        queue.deliver([entry(number, size)])
     return queue
 
 
@@ -72,9 +72,9 @@ async def test_a_taker_waits_until_there_is_something() -> None:
     taking = asyncio.create_task(queue.take())
     await asyncio.sleep(0)
     assert not taking.done()
-    queue.deliver(entry(1))
+    queue.deliver([entry(1)])
     assert [each["seq"] for each in texts(await taking)] == [1]
-    queue.deliver(entry(2))
+    queue.deliver([entry(2)])
     assert [each["seq"] for each in texts(await queue.take())] == [2]
 
 
@@ -95,7 +95,7 @@ async def test_a_delivery_that_waited_too_long_keeps_the_attempt_it_was(
 async def test_a_batch_is_one_frame_and_answers_keep_their_place() -> None:
     queue = filled(10, 10, 10, batch=2)
     queue.answer(b"{}")
-    queue.deliver(entry(4))
+    queue.deliver([entry(4)])
     frames = texts(await queue.take())
     assert [[each["seq"] for each in frame.get("deliver", [])] for frame in frames] == [[1, 2], [3], [], [4]]
     assert frames[1] == {"deliver": [{"envelope": "x" * 8, "attempt": 1, "seq": 3}]}
@@ -113,7 +113,7 @@ async def test_one_write_ends_with_the_frame_that_reaches_its_bound() -> None:
 async def test_what_waits_and_what_is_taken_and_did_not_leave_whole_is_unsent() -> None:
     queue = filled(10, 10, 10)
     one = len(await queue.take()) // 3
-    queue.deliver(entry(4))
+    queue.deliver([entry(4)])
     assert seqs(queue.unsent(0)) == [4]
     assert seqs(queue.unsent(1)) == [3, 4]
     assert seqs(queue.unsent(one)) == [3, 4]

@@ -16,6 +16,7 @@ from tests.conftest import Connect, StartApp
 from tests.support.client import Client, assert_error
 from tests.support.events import STREAM, body
 from tests.support.metrics import Scrape, scrape
+from tests.support.streams import acked
 
 MEMORY = "telemetry/door"
 
@@ -232,7 +233,7 @@ async def test_the_oldest_pending_event_is_the_one_that_a_scan_would_find(app: A
         await client.enqueue(f"e-{number}", name)
         await check()
     for seq in (1, 2, 4, 3, 6, 5):
-        app.journal.processed(seq, 1)
+        app.journal.processed(acked(seq, 1))
         await app.journal.execute(lambda _connection: None)
         await check()
 

@@ -13,6 +13,7 @@ from broker.errors import ConfigError, Saturated, StorageFailed
 from broker.journal.journal import Journal
 from broker.journal.submission import Submission
 from tests.journal.conftest import OpenJournal, event, rows, until
+from tests.support.streams import acked
 
 
 async def test_new_events_get_consecutive_sequences_in_their_order(journal: Journal) -> None:
@@ -197,7 +198,7 @@ async def test_a_job_that_fails_is_undone_alone_and_its_submitter_is_told(journa
 
 async def test_state_changes_are_written_without_any_event(journal: Journal, tmp_path: Path) -> None:
     await journal.append([event("a"), event("b"), event("c")])
-    journal.processed(1, 1)
+    journal.processed(acked(1, 1))
     journal.dead_letter(2, 10, 5, "poison")
     await journal.close()
     assert rows(tmp_path, "SELECT seq, process_state, process_attempts, process_error FROM ledger") == [
@@ -258,7 +259,7 @@ async def test_a_delivery_in_vain_is_counted_and_the_event_stays_pending(
     await journal.execute(lambda _connection: None)
     monkeypatch.setattr("broker.journal.journal.STATE_CHANGES_MAX", 0)
     journal.attempted(2, 1, 5)
-    journal.processed(1, 3)
+    journal.processed(acked(1, 3))
     await journal.execute(lambda _connection: None)
     columns = "process_state, process_attempts, process_first_attempt_at"
     assert rows(tmp_path, f"SELECT {columns} FROM ledger ORDER BY seq") == [("processed", 3, 5), ("pending", 0, None)]

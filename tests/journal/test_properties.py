@@ -13,6 +13,7 @@ from broker.clock import ManualClock
 from broker.config import Journal as JournalConfig
 from broker.journal.journal import Journal
 from tests.journal.conftest import event, rows
+from tests.support.streams import acked
 
 IDS = st.sampled_from(["a", "b", "c", "d", "ä"])
 STREAMS = st.sampled_from(["x", "y/z"])
@@ -104,7 +105,7 @@ def _settle(action: Any, journal: Journal, model: Model) -> None:
         return  # nobody can have taken an event that is not there yet
     match action:
         case ("processed", seq):
-            journal.processed(seq, 1)
+            journal.processed(acked(seq, 1))
             model.settle(seq, "processed")
         case ("dead", seq):
             journal.dead_letter(seq, 3, None, "poison")

@@ -11,6 +11,7 @@ from broker.journal import reader
 from broker.journal.group_queries import Registration
 from broker.journal.journal import Journal
 from tests.journal.conftest import OpenJournal, event, rows, until
+from tests.support.streams import acked
 
 
 async def test_pages_of_a_stream_come_in_order_without_gap_or_repeat(journal: Journal) -> None:
@@ -44,7 +45,7 @@ async def test_a_page_ends_with_the_event_that_fills_its_bytes(
 
 async def test_a_page_leaves_out_what_is_finished_or_dead(journal: Journal) -> None:
     await journal.append([event(f"e{n}") for n in range(4)])
-    journal.processed(1, 1)
+    journal.processed(acked(1, 1))
     journal.dead_letter(3, 10, None, "poison")
     await journal.execute(lambda _connection: None)
     events, last_seq = await journal.pending_page("s", 0, 10)
@@ -71,7 +72,7 @@ async def test_an_event_whose_bytes_changed_on_disk_becomes_a_dead_letter_and_is
 async def test_a_restart_finds_what_is_unfinished(open_journal: OpenJournal) -> None:
     first = await open_journal()
     await first.append([event("a", at=5), event("b", at=7), event("c", stream="z", at=9)])
-    first.processed(1, 1)
+    first.processed(acked(1, 1))
     first.dead_letter(3, 1, None, "poison")
     await first.close()
     second = await open_journal()

@@ -10,6 +10,7 @@ from broker.journal import retention
 from broker.journal.journal import Journal
 from broker.journal.retention import Retention
 from tests.journal.conftest import event, rows
+from tests.support.streams import acked
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -22,12 +23,12 @@ async def no_pause(_seconds: float) -> None:
 async def ledger(journal: Journal, clock: ManualClock) -> Journal:
     """Events 1–4 finished, dead, waiting, finished; a day later, 5 finished."""
     await journal.append([event(f"e{n}", at=clock.wall_us()) for n in range(1, 5)])
-    journal.processed(1, 1)
+    journal.processed(acked(1, 1))
     journal.dead_letter(2, 10, None, "poison")
-    journal.processed(4, 1)
+    journal.processed(acked(4, 1))
     clock.advance(DAY_MS)
     await journal.append([event("e5", at=clock.wall_us())])
-    journal.processed(5, 1)
+    journal.processed(acked(5, 1))
     await journal.execute(lambda _connection: None)
     return journal
 

@@ -15,6 +15,7 @@ from broker.journal.group_queries import Registration
 from broker.journal.journal import Journal
 from broker.journal.statements import StateChange
 from tests.journal.conftest import OpenJournal, event, rows
+from tests.support.streams import acked
 
 # Copied from the documents that ask for them.
 EVENT_INBOX = ["event_id", "status", "received_at", "last_updated_at", "payload"]
@@ -46,7 +47,7 @@ async def test_the_ledger_has_every_documented_field(journal: Journal, tmp_path:
 
 async def test_the_status_words_of_every_view_follow_the_state(journal: Journal, tmp_path: Path) -> None:
     await journal.append([event("waits", at=1), event("done", at=2), event("dead", at=3)])
-    journal.processed(2, 1)
+    journal.processed(acked(2, 1))
     journal.dead_letter(3, 10, 5, "poison")
     await journal.close()
     assert rows(tmp_path, "SELECT event_id, status FROM event_inbox ORDER BY received_at") == [

@@ -42,14 +42,16 @@ TORTURE = os.environ.get("HYPOTHESIS_PROFILE") == "torture"
 class Player:
     """A subscriber, and what the registry gave it."""
 
-    def __init__(self, number: int, stream: str, deliveries: list[Delivery]) -> None:
+    def __init__(self, number: int, stream: str, deliveries: list[tuple[int, Delivery]]) -> None:
         self.number = number
         self.stream = stream
         self._deliveries = deliveries
         self.subscription: Subscription
 
-    def deliver(self, entry: Entry) -> None:
-        self._deliveries.append(Delivery(self.number, entry.id, entry.attempt))
+    def deliver(self, entries: list[Entry]) -> None:
+        leases = [entry.lease for entry in entries]
+        assert leases == sorted(leases), "what one subscriber gets comes in the order in which it was leased"
+        self._deliveries += [(entry.lease, Delivery(self.number, entry.id, entry.attempt)) for entry in entries]
 
 
 class Machine(RuleBasedStateMachine):
@@ -61,7 +63,8 @@ class Machine(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.ledger = support.FakeLedger()
         self.unannounced: list[list[tuple[int, InboundEvent]]] = []
-        self.deliveries: list[Delivery] = []
+        self.deliveries: list[tuple[int, Delivery]] = []
+        """What came, by the number of its lease: subscribers are handed theirs one after the other."""
         self.players: dict[int, Player] = {}
         self.joined = 0
 
@@ -87,7 +90,7 @@ class Machine(RuleBasedStateMachine):
     def settle(self) -> None:
         """Let pages come in, and show the model what was delivered."""
         self.loop.run_until_complete(support.pages_are_read(self.registry))
-        came, self.deliveries[:] = list(self.deliveries), []
+        came, self.deliveries[:] = [each for _lease, each in sorted(self.deliveries)], []
         for name, model in self.models.items():
             own = [each for each in came if self.players[each.subscriber].stream == name]
             model.delivered(own, self.clock.monotonic_ms())

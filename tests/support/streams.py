@@ -52,9 +52,11 @@ class FakeLedger:
         """What became of an event."""
         return next(row.state for row in self.rows if row.event.source_event_id == event_id)
 
-    def processed(self, seq: int, attempts: int) -> None:
-        """An event was acknowledged by its consumer."""
-        self._end(seq, PROCESSED, attempts)
+    def processed(self, entries: list[Entry]) -> None:
+        """Events were acknowledged by their consumer."""
+        for entry in entries:
+            if entry.in_ledger:
+                self._end(entry.seq, PROCESSED, entry.attempt)
 
     def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:
         """An event was delivered in vain, and waits again."""
@@ -97,6 +99,11 @@ class FakeLedger:
         return rows, page[-1].seq if page else after_seq
 
 
+def acked(seq: int, attempts: int = 1) -> list[Entry]:
+    """What a journal is told of an event that was acknowledged."""
+    return [Entry(None, seq, f"e-{seq}", b"", 0, None, attempts)]
+
+
 class Inbox:
     """A subscriber that keeps the deliveries it got, as (id, attempt)."""
 
@@ -108,9 +115,9 @@ class Inbox:
         """The ids of the deliveries, in order."""
         return [event_id for event_id, _attempt in self.deliveries]
 
-    def deliver(self, entry: Entry) -> None:
-        """Take one leased event."""
-        self.deliveries.append((entry.id, entry.attempt))
+    def deliver(self, entries: list[Entry]) -> None:
+        """Take leased events."""
+        self.deliveries += [(entry.id, entry.attempt) for entry in entries]
 
 
 def join(registry: Registry, name: str, credit: int = 0) -> tuple[Inbox, Subscription]:

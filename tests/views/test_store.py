@@ -21,6 +21,7 @@ from broker.views import store as store_module
 from broker.views.catalogue import Views
 from tests.conftest import Connect, StartApp
 from tests.journal.conftest import OpenJournal, event, rows, until
+from tests.support.streams import acked
 from tests.support.views import VIEW, agent, inbound
 
 OpenViews = Callable[..., Awaitable[Views]]
@@ -198,7 +199,7 @@ async def test_retention_does_not_take_what_the_copy_does_not_have_and_the_copy_
     views = await views_on(journal)
     await publish(journal, "a", "b")
     for seq in (1, 2):
-        journal.processed(seq, 1)
+        journal.processed(acked(seq, 1))
     await journal.execute(lambda _connection: None)
     sweeper = Retention(journal, RetentionConfig(max_bytes=1), clock, lambda: views.saved_seq)
     assert await sweeper.sweep(no_pause) == 0
@@ -348,7 +349,7 @@ async def test_the_retention_of_a_broker_waits_for_its_views(start_app: StartApp
     app = await start_app({"journal": {"retention": {"maxAgeSeconds": 60}}}, clock=clock)
     client = await connect(app.server.address)
     await client.enqueue("e-1")
-    app.journal.processed(1, 1)
+    app.journal.processed(acked(1, 1))
     await app.journal.execute(lambda _connection: None)
     clock.advance(60_001)
     assert await app.core.retention.sweep(no_pause) == 0
