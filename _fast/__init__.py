@@ -7,6 +7,7 @@
     entries   one event on its way to a consumer; many of them leased, framed and let go at once
     counters  how many came, went out, were answered and died?
     histogram how long did it take, in the middle and at the worst?
+    frames    which texts did a WebSocket's client send, and which events do they acknowledge?
     requests  which events are in this frame, if it is written plainly?
     nesting   is this JSON nested too deep, and where?
     answers   what are the acknowledgements of a submission, as frames?
@@ -38,6 +39,7 @@ from _fast.entries import (
     stream_runs,
     waiting_of,
 )
+from _fast.frames import FrameReader, ack_keys
 from _fast.histogram import Histogram
 from _fast.leases import Leases
 from _fast.nesting import deeper_than
@@ -54,12 +56,14 @@ __all__ = [
     "Credits",
     "Dedupe",
     "Entry",
+    "FrameReader",
     "Histogram",
     "Leases",
     "RequestReader",
     "Ring",
     "Written",
     "ack_frames",
+    "ack_keys",
     "any_partition",
     "changes_of",
     "deeper_than",

@@ -30,3 +30,6 @@ class RequestReader(Generic[T]):
 
     def read_one(self, body: bytes, received_at: int) -> T | None:
         """The event of one request. An array is none."""
+
+    def read_frames(self, frames: list[bytes], received_at: int) -> tuple[list[T], int]:
+        """The events of the frames before the first one that `read` gives None for; and how many frames that is."""

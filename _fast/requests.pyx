@@ -16,6 +16,7 @@ The hash is left out: the commit loop makes it, on the writer's thread and witho
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
@@ -172,6 +173,31 @@ cdef class RequestReader:
         if at == NULL or skip_space(at, end) != end:
             return None
         return self._event(&request, received_at)
+
+    def read_frames(self, list frames not None, received_at):
+        cdef list events = []
+        cdef list several
+        cdef bytes frame
+        cdef Place at
+        cdef Place end
+        cdef Py_ssize_t count = 0
+        while count < PyList_GET_SIZE(frames):
+            frame = <bytes?>frames[count]
+            at = <Place>PyBytes_AS_STRING(frame)
+            end = at + PyBytes_GET_SIZE(frame)
+            at = skip_space(at, end)
+            if at < end and at[0] == c'[':
+                several = self.read(frame, received_at)
+                if several is None:
+                    break
+                events += several
+            else:
+                event = self.read_one(frame, received_at)
+                if event is None:
+                    break
+                events.append(event)
+            count += 1
+        return events, count
 
     def read(self, bytes frame not None, received_at):
         cdef Request request

@@ -79,7 +79,7 @@ class App:
         self.server = Server(config.server, guard)
         self.failed = core.failed
         """Set when the journal has failed for good and the process must end."""
-        self._publish = Publish(self.gate, journal.room, config.journal.queue_max)
+        self._publish = Publish(self.gate, journal.has_room, journal.room, config.journal.queue_max)
         self._skyra = SkyraIntake(self.gate, core.rejections, core.clock, journal.room)
         self._ingress = Ingress(self._skyra)
         self.grpc = grpc_server(config, self._skyra, self._authenticator)

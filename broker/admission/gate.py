@@ -71,8 +71,22 @@ class Gate:
         if self.draining or self.quota is not None:
             return None
         events = courier.parse_plain(frame, self._clock.wall_us())
-        if events is None:
-            return None
+        return events if events is not None and self._may_pass(principal, events) else None
+
+    def admit_frames(self, principal: Principal, frames: list[bytes]) -> tuple[list[InboundEvent], int, bool | None]:
+        """The events of the frames, from the first one on, that are written plainly, may pass, and may go together.
+
+        With them, of how many frames they are, and of which kind (`kind_of`). None of them says that the frames are
+        to be admitted one by one.
+        """
+        if not self.draining and self.quota is None and self.expand is None:
+            events, count = courier.parse_plain_frames(frames, self._clock.wall_us())
+            if events and self._may_pass(principal, events) and (kind := self.kind_of(events)) is not None:
+                return events, count, kind
+        return [], 0, None
+
+    def _may_pass(self, principal: Principal, events: Sequence[InboundEvent]) -> bool:
+        """Whether events may pass, all of them. Their streams are there, then."""
         stream = None
         try:
             for event in events:
@@ -81,8 +95,8 @@ class Gate:
                     principal.check_stream(stream, "enqueue")
                     self._open_stream(stream)
         except CourierError:
-            return None
-        return events
+            return False
+        return True
 
     def kind_of(self, events: Sequence[InboundEvent]) -> bool | None:
         """Whether admitted events are all in memory, or none of them; events of one kind may be submitted together.

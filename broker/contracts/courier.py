@@ -96,6 +96,11 @@ def parse_plain(frame: bytes, received_at: int) -> list[InboundEvent] | None:
     return _reader.read(frame, received_at)
 
 
+def parse_plain_frames(frames: list[bytes], received_at: int) -> tuple[list[InboundEvent], int]:
+    """The events of the frames before the first one that is not plain; and how many frames that is."""
+    return _reader.read_frames(frames, received_at)
+
+
 def parse_enqueue(body: bytes, received_at: int) -> InboundEvent:
     """The event in the body of `POST /v1/enqueue`; raise InvalidRequest or InvalidEnvelope for one that is not."""
     event = _reader.read_one(body, received_at)

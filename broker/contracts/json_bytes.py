@@ -10,6 +10,15 @@ from broker.errors import InvalidRequest
 from broker.limits import JSON_DEPTH_MAX, JSON_KEYS_BYTES_MAX, JSON_VALUE_BYTES_CUT
 
 
+def is_utf8(data: bytes) -> bool:
+    """Whether it is text."""
+    try:
+        check_utf8(data)
+    except InvalidRequest:
+        return False
+    return True
+
+
 def check_utf8(data: bytes) -> None:
     """Raise InvalidRequest for bytes that are not UTF-8 (the decoder does not look into what it skips)."""
     if data.isascii():

@@ -6,7 +6,7 @@ leased, and what was never sent is known when it goes away.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from _fast import delivery_frames, waiting_of
 from broker.deliveries.framing import text_frame_head
@@ -15,6 +15,10 @@ from broker.streams.entry import Entry
 
 Delivery = tuple[Entry, int]
 """A leased event, and the attempt that it was: it may be another's by the time this one is sent."""
+
+
+def _nobody() -> None:
+    """Nobody sends yet; who begins to, looks at what waits."""
 
 
 class DeliveryQueue:
@@ -29,8 +33,13 @@ class DeliveryQueue:
         self._taken_bytes = 0
         self._answers = 0
         self._ended = False
-        self._ready = asyncio.Event()
+        self._tell: Callable[[], None] = _nobody
+        """Tells who sends that something waits."""
         self._answered = asyncio.Event()
+
+    def on_ready(self, tell: Callable[[], None]) -> None:
+        """Let somebody know whenever something waits, from now on."""
+        self._tell = tell
 
     def deliver(self, entries: list[Entry]) -> None:
         """Take leased events."""
@@ -39,17 +48,22 @@ class DeliveryQueue:
             last += waiting_of(entries)
         else:
             self._waiting.append(waiting_of(entries))
-        self._ready.set()
+        self._tell()
 
     def answer(self, text: bytes) -> None:
         """Take the answer to a control frame; it keeps its place among the deliveries."""
         self._waiting.append(text)
         self._answers += 1
-        self._ready.set()
+        self._tell()
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers wait for a reader that is still there."""
+        return self._answers > 0 and not self._ended
 
     async def answered(self) -> None:
         """Wait until no answer waits, or nobody sends any more: who provokes answers must read them."""
-        while self._answers and not self._ended:
+        while self.has_answers:
             self._answered.clear()
             await self._answered.wait()
 
@@ -58,16 +72,13 @@ class DeliveryQueue:
         self._ended = True
         self._answered.set()
 
-    async def take(self) -> bytes:
-        """Wait until there is something, and take it in order as frames: all of it, or as much as one write may be.
+    def take_now(self) -> bytes:
+        """What waits, in order as frames: all of it, or as much as one write may be; nothing if nothing waits.
 
         Whoever takes says that what was taken before has left.
         """
         self._taken.clear()
         self._taken_bytes = 0
-        while not self._waiting:
-            self._ready.clear()
-            await self._ready.wait()
         parts: list[bytes] = []
         while self._waiting and self._taken_bytes < WRITE_BYTES_MAX:
             parts.append(self._take_some())

@@ -99,7 +99,7 @@ async def _subscribe(duplex: "Duplex", command: Command) -> None:
 
 async def _settle(duplex: "Duplex", command: Command) -> None:
     """`credit`, `ack`, `nack` and `extend`, as on the WebSocket."""
-    frame = control.parse(command.text.decode())
+    frame = control.parse(command.text)
     tap = duplex.tap
     if tap is None:
         raise InvalidRequest(f"{command.name} needs a subscription; subscribe first")

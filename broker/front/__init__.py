@@ -20,6 +20,8 @@ cloudevents   POST /v1/cloudevents
 producers     the sockets of producers, whatever they send
 gathering     frames of one producer that came together, as few submissions
 answers       what waits to be told to one producer
+frames        the way in of one socket: texts by the read
+sender        sends what waits for one peer
 line          the way out of one socket: frames in one write
 sockets       the open sockets of an endpoint, and their orderly end
 queries       GET of streams, figures, events and receipts

@@ -155,6 +155,15 @@ class Connection(RequestHandler):
         elif self._deadline is None:
             self._start_timer()
 
+    @property
+    def frames_came_early(self) -> bool:
+        """Whether a client has sent frames before its handshake was answered."""
+        return bool(self._message_tail)
+
+    def replace_parser(self, parser: Any) -> None:
+        """Give what is read of a WebSocket to this parser."""
+        self._payload_parser = parser
+
     def handle_error(
         self,
         request: web.BaseRequest,

@@ -50,7 +50,7 @@ class Control(msgspec.Struct, forbid_unknown_fields=True):
 _decode = msgspec.json.Decoder(Control).decode
 
 
-def parse(text: str) -> Control:
+def parse(text: bytes) -> Control:
     """Read a control frame; raise InvalidRequest for anything else."""
     try:
         control = _decode(text)

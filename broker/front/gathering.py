@@ -39,27 +39,35 @@ class _Group:
 class Gathering:
     """What one producer has sent and the journal has not been given yet."""
 
-    def __init__(self, submit: Submit, room: Callable[[int], Awaitable[None]], answer: Answer, chunk_max: int) -> None:
+    def __init__(
+        self,
+        submit: Submit,
+        has_room: Callable[[int], bool],
+        room: Callable[[int], Awaitable[None]],
+        answer: Answer,
+        chunk_max: int,
+    ) -> None:
         self._submit = submit
+        self._has_room = has_room
         self._room = room
         self._answer = answer
-        self._chunk_max = max(1, min(GATHERED_EVENTS_MAX, chunk_max))
+        self.chunk_max = max(1, min(GATHERED_EVENTS_MAX, chunk_max))
+        """How many events go together at most, but for those of one frame."""
         self._groups: deque[_Group] = deque()
-        self._handing_over = False
         self._events = 0
         self._bytes = 0
-        self._ready = asyncio.Event()
+        self._waiting: asyncio.Task[None] | None = None
+        """Waits for room, if there is none."""
         self._progress = asyncio.Event()
 
     def add(self, events: list[InboundEvent], size: int, kind: bool | None) -> None:
-        """Take the events of one frame of so many bytes, whole. Frames of one kind may go together; those of None not.
+        """Take the events of whole frames with so many bytes. Frames of one kind may go together; those of None not.
 
         The list is the gathering's own from here on.
         """
         last = self._groups[-1] if self._groups else None
-        if last is None or kind is None or last.kind is not kind or len(last.events) + len(events) > self._chunk_max:
+        if last is None or kind is None or last.kind is not kind or len(last.events) + len(events) > self.chunk_max:
             self._groups.append(_Group(events, size, kind))
-            self._ready.set()
         else:
             last.events += events
             last.bytes += size
@@ -69,7 +77,7 @@ class Gathering:
     @property
     def is_full(self) -> bool:
         """Whether no more should be taken now."""
-        return self._events >= self._chunk_max or self._bytes >= GATHERED_BYTES_MAX
+        return self._events >= self.chunk_max or self._bytes >= GATHERED_BYTES_MAX
 
     async def taken(self) -> None:
         """Wait until more may be taken."""
@@ -77,35 +85,53 @@ class Gathering:
             await self._wait()
 
     async def end(self) -> None:
-        """Wait until the journal has been given everything."""
-        while self._groups or self._handing_over:
+        """Give the journal everything, and wait until it has it."""
+        self.hand_over()
+        while self._groups or self._waiting is not None:
             await self._wait()
 
     async def _wait(self) -> None:
         self._progress.clear()
         await self._progress.wait()
 
-    async def run(self) -> None:
-        """Hand over what has gathered, for as long as the producer is there."""
-        while True:
-            await self._ready.wait()
-            self._ready.clear()
-            while self._groups:
-                await self._hand_over()
+    def hand_over(self) -> None:
+        """Give the journal what has gathered: at once if it has room for it, else as soon as it has."""
+        while self._groups and self._waiting is None:
+            if not self._has_room(len(self._groups[0].events)):
+                self._waiting = asyncio.get_running_loop().create_task(self._hand_over_with_room())
+                return
+            self._hand_over_one()
 
-    async def _hand_over(self) -> None:
+    async def _hand_over_with_room(self) -> None:
+        while self._groups:
+            try:
+                await self._room(len(self._groups[0].events))
+            except CourierError as error:
+                self._answer(self._pop().events, error)
+            else:
+                self._hand_over_one()
+            self._progress.set()
+        self._waiting = None
+        self._progress.set()
+
+    def _pop(self) -> _Group:
         group = self._groups.popleft()
-        events = group.events
-        self._events -= len(events)
+        self._events -= len(group.events)
         self._bytes -= group.bytes
-        self._handing_over = True
+        return group
+
+    def _hand_over_one(self) -> None:
+        events = self._pop().events
         try:
-            await self._room(len(events))
             self._submit(events, lambda outcome: self._answer(events, outcome))
         except CourierError as error:
             self._answer(events, error)
         except Exception:
             log.exception("%d events could not be handed to the journal", len(events))
             self._answer(events, CourierError("the broker met an error of its own; its log has the details"))
-        self._handing_over = False
-        self._progress.set()
+
+    async def close(self) -> None:
+        """Hand nothing over any more."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            await asyncio.gather(self._waiting, return_exceptions=True)

@@ -19,6 +19,7 @@ from broker.contracts import skyra
 from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError, InvalidRequest, StorageUnavailable
 from broker.front.answers import Answers
+from broker.front.frames import TextSocket
 from broker.front.guard import PRINCIPAL
 from broker.front.producers import Producers
 from broker.front.replies import REFUSALS, error_response, json_response
@@ -190,7 +191,7 @@ class Ingress(Producers):
         super().__init__()
         self._intake = intake
 
-    async def _receive(self, socket: web.WebSocketResponse, principal: Principal, answers: Answers) -> None:
+    async def _receive(self, socket: TextSocket, principal: Principal, answers: Answers) -> None:
         async for message in socket:
             await answers.window()  # refusals count too: who does not read them is not read either
             if message.type is WSMsgType.TEXT:

@@ -5,12 +5,10 @@ until all of it is there: nothing gathers in the transport but the rest of one w
 """
 
 import asyncio
-from collections.abc import Sequence
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from broker.deliveries.framing import Framed, text_frame_head
 from broker.limits import STALLED_READER_MS_MAX
 
 
@@ -38,15 +36,22 @@ class Line:
         """How much of the last write is known never to have left; 0 when the kernel had it, or nobody can say."""
         return self._lost_bytes or self._transport.get_write_buffer_size()
 
-    async def write(self, frames: bytes) -> None:
-        """Hand whole frames to the kernel, and return when it has all of them.
+    def write_now(self, frames: bytes) -> bool:
+        """Hand whole frames to the kernel; whether it has all of them. If not, `left` waits for the rest.
 
-        Raise ConnectionError when the peer is gone, or has read nothing for so long that it is cut off.
+        Raise ConnectionError when the peer is gone.
         """
         if self._socket.closed or self._transport.is_closing():
             self._lost_bytes = len(frames)
             raise ConnectionResetError("the socket is closed")
         self._transport.write(frames)
+        return not self.stuck_bytes
+
+    async def left(self) -> None:
+        """Return when the kernel has all of the last write.
+
+        Raise ConnectionError when the peer is gone, or has read nothing for so long that it is cut off.
+        """
         while stuck_bytes := self.stuck_bytes:
             try:
                 async with asyncio.timeout(STALLED_READER_MS_MAX / 1000):
@@ -57,14 +62,10 @@ class Line:
             if self._transport.is_closing():
                 raise ConnectionResetError("the peer went away")
 
-    async def send(self, frames: Sequence[bytes]) -> None:
-        """Hand over texts as whole frames, in one write, among what is framed already."""
-        parts: list[bytes] = []
-        for frame in frames:
-            if not isinstance(frame, Framed):
-                parts.append(text_frame_head(len(frame)))
-            parts.append(frame)
-        await self.write(b"".join(parts))
+    async def write(self, frames: bytes) -> None:
+        """Hand whole frames to the kernel, and return when it has all of them; raise as the two above do."""
+        if not self.write_now(frames):
+            await self.left()
 
     def cut(self) -> None:
         """End the connection without waiting for what is stuck; one without anything stuck ends by itself."""

@@ -8,8 +8,10 @@ from aiohttp import web
 
 from broker.admission.auth import Principal
 from broker.front.answers import Answers
+from broker.front.frames import TextSocket
 from broker.front.guard import PRINCIPAL
 from broker.front.line import Line
+from broker.front.sender import Sender
 from broker.front.sockets import Objection, OpenSockets, check_handshake
 from broker.limits import PUBLISH_WINDOW
 
@@ -22,7 +24,7 @@ class Producers(ABC):
         self._answers: set[Answers] = set()
 
     @abstractmethod
-    async def _receive(self, socket: web.WebSocketResponse, principal: Principal, answers: Answers) -> None:
+    async def _receive(self, socket: TextSocket, principal: Principal, answers: Answers) -> None:
         """Take frames, and see to their answers, until the producer goes away."""
 
     async def handle(self, request: web.Request) -> web.WebSocketResponse:
@@ -33,14 +35,13 @@ class Producers(ABC):
         async with self._sockets.accept(request) as socket:
             self._answers.add(answers)
             line = await Line.of(socket, request)
-            sender = asyncio.create_task(answers.send(line))
+            sender = Sender(line, answers)
             try:
                 answers.put(orjson.dumps({"window": PUBLISH_WINDOW}))
                 await self._receive(socket, request[PRINCIPAL], answers)
             finally:
                 self._answers.discard(answers)
-                sender.cancel()
-                await asyncio.gather(sender, return_exceptions=True)
+                await sender.end()
                 line.cut()
         return socket
 

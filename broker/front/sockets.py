@@ -11,6 +11,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from broker.admission.auth import Principal
 from broker.errors import CourierError, Draining, InvalidRequest
+from broker.front.frames import TextSocket
 from broker.front.guard import PRINCIPAL
 from broker.front.replies import error_frame
 from broker.limits import FRAME_BYTES_MAX
@@ -78,10 +79,9 @@ class OpenSockets:
             raise Draining("the broker is shutting down; connect to its successor")
 
     @asynccontextmanager
-    async def accept(self, request: web.Request) -> AsyncIterator[web.WebSocketResponse]:
+    async def accept(self, request: web.Request) -> AsyncIterator[TextSocket]:
         """Turn a request into a socket, which counts as open until the block ends."""
-        frame_bytes_end = FRAME_BYTES_MAX + 1  # aiohttp refuses from here on
-        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_SECONDS, max_msg_size=frame_bytes_end, compress=False)
+        socket = TextSocket(text_bytes_max=FRAME_BYTES_MAX, heartbeat=HEARTBEAT_SECONDS, compress=False)
         await socket.prepare(request)
         if request.transport is not None:
             socket[_TRANSPORT] = request.transport

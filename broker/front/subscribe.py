@@ -3,20 +3,22 @@
 With `group=NAME`, the deliveries come from the group's own copy of the stream.
 """
 
-import asyncio
-
 from aiohttp import WSMsgType, web
 
+from _fast import ack_keys
+from broker.contracts.json_bytes import is_utf8
 from broker.contracts.names import stream_pattern_problem
 from broker.deliveries.outbox import DeliveryQueue
 from broker.errors import CourierError, InvalidRequest
 from broker.front import control
+from broker.front.frames import TextSocket
 from broker.front.guard import PRINCIPAL
 from broker.front.line import Line
 from broker.front.replies import error_frame
 from broker.front.requests import Query
+from broker.front.sender import Sender
 from broker.front.sockets import Objection, OpenSockets, check_handshake
-from broker.limits import DELIVER_BATCH_MAX
+from broker.limits import DELIVER_BATCH_MAX, KEYS_PER_FRAME_MAX
 from broker.streams.groups import group_name_problem
 from broker.streams.registry import Registry
 from broker.streams.subscription import Subscription
@@ -48,13 +50,12 @@ class Subscribe:
         try:
             async with self._sockets.accept(request) as socket:
                 line = await Line.of(socket, request)
-                sender = asyncio.create_task(_send(line, queue))
+                sender = Sender(line, queue)
                 try:
                     await self._receive(socket, subscription, queue)
                 finally:
                     stuck_bytes = line.stuck_bytes
-                    sender.cancel()
-                    await asyncio.gather(sender, return_exceptions=True)
+                    await sender.end()
                     line.cut()
         finally:
             self._leave(subscription, queue, stuck_bytes)
@@ -76,23 +77,45 @@ class Subscribe:
     def _leave(self, subscription: Subscription, queue: DeliveryQueue, stuck_bytes: int) -> None:
         self._registry.unsubscribe(subscription, queue.unsent(stuck_bytes))
 
-    async def _receive(self, socket: web.WebSocketResponse, subscription: Subscription, queue: DeliveryQueue) -> None:
-        async for message in socket:
-            try:
-                if message.type is not WSMsgType.TEXT:
-                    raise InvalidRequest("control frames are JSON text, not binary")
-                self._obey(subscription, control.parse(message.data), queue)
-            except CourierError as error:
-                queue.answer(error_frame(error))
-            await queue.answered()
+    async def _receive(self, socket: TextSocket, subscription: Subscription, queue: DeliveryQueue) -> None:
+        def take(texts: list[bytes], first: int) -> int:
+            while first < len(texts) and not queue.has_answers:
+                keys, end = ack_keys(texts, first, KEYS_PER_FRAME_MAX)
+                if keys:
+                    _answer_refused(self._registry.ack_many(subscription, keys), queue)
+                elif not is_utf8(texts[first]):
+                    socket.give_back(texts[first:])
+                    return len(texts)
+                else:
+                    self._take_one(texts[first], subscription, queue)
+                    end = first + 1
+                first = end
+            return first
+
+        socket.take_texts(take, queue.answered)
+        try:
+            async for message in socket:  # what is not written plainly
+                await socket.texts_taken()
+                if message.type is WSMsgType.TEXT:
+                    self._take_one(message.data.encode(), subscription, queue)
+                else:
+                    queue.answer(error_frame(InvalidRequest("control frames are JSON text, not binary")))
+                await queue.answered()
+            await socket.texts_taken()
+        finally:
+            socket.end_texts()
+
+    def _take_one(self, text: bytes, subscription: Subscription, queue: DeliveryQueue) -> None:
+        try:
+            self._obey(subscription, control.parse(text), queue)
+        except CourierError as error:
+            queue.answer(error_frame(error))
 
     def _obey(self, subscription: Subscription, frame: control.Control, queue: DeliveryQueue) -> None:
         if frame.credit is not None:
             self._registry.grant(subscription, frame.credit)
             return
-        for key, error in self._settle(subscription, frame):
-            error.detail.setdefault("id" if isinstance(key, str) else "seq", key)
-            queue.answer(error_frame(error))
+        _answer_refused(self._settle(subscription, frame), queue)
 
     def _settle(self, subscription: Subscription, frame: control.Control) -> list[tuple[str | int, CourierError]]:
         """Ack, nack or extend the events that are named; those that this cannot be done for, with the reason."""
@@ -110,6 +133,12 @@ class Subscribe:
         return refused
 
 
+def _answer_refused(refused: list[tuple[str | int, CourierError]], queue: DeliveryQueue) -> None:
+    for key, error in refused:
+        error.detail.setdefault("id" if isinstance(key, str) else "seq", key)
+        queue.answer(error_frame(error))
+
+
 def _group(query: Query) -> tuple[str | None, bool]:
     """The consumer group that a subscriber belongs to, and whether a new one begins at the start."""
     group, start = query.text("group"), query.text("from")
@@ -125,14 +154,3 @@ def _group(query: Query) -> tuple[str | None, bool]:
 def _batch(query: Query) -> int | None:
     """How many envelopes one frame may carry; None when each has a frame of its own."""
     return None if query.text("batch") is None else query.integer("batch", 1, 1, DELIVER_BATCH_MAX)
-
-
-async def _send(line: Line, queue: DeliveryQueue) -> None:
-    """Send what is queued, one write at a time, until the reader is gone; then let its receiver end too."""
-    try:
-        while True:
-            await line.write(await queue.take())
-    except ConnectionError:
-        line.cut()
-    finally:
-        queue.end()

@@ -59,7 +59,7 @@ async def test_everything_that_waits_is_taken_at_once_and_in_order(registry: Reg
     registry.committed(ledger.write_all("s", "a", "b"))
     queue.answer(b'{"error":{}}')
     registry.committed(ledger.write_all("s", "c"))
-    assert texts(await queue.take()) == [
+    assert texts(queue.take_now()) == [
         {"deliver": {"id": "a"}, "attempt": 1, "seq": 1},
         {"deliver": {"id": "b"}, "attempt": 1, "seq": 2},
         {"error": {}},
@@ -67,15 +67,14 @@ async def test_everything_that_waits_is_taken_at_once_and_in_order(registry: Reg
     ]
 
 
-async def test_a_taker_waits_until_there_is_something() -> None:
-    queue = DeliveryQueue()
-    taking = asyncio.create_task(queue.take())
-    await asyncio.sleep(0)
-    assert not taking.done()
+async def test_who_sends_is_told_of_everything_that_comes_and_finds_nothing_when_nothing_waits() -> None:
+    queue, told = DeliveryQueue(), []
     queue.deliver([entry(1)])
-    assert [each["seq"] for each in texts(await taking)] == [1]
-    queue.deliver([entry(2)])
-    assert [each["seq"] for each in texts(await queue.take())] == [2]
+    queue.on_ready(lambda: told.append(len(texts(queue.take_now()))))
+    for come in (lambda: queue.deliver([entry(2)]), lambda: queue.answer(b"{}")):
+        come()
+    assert told == [2, 1]
+    assert queue.take_now() == b""
 
 
 async def test_a_delivery_that_waited_too_long_keeps_the_attempt_it_was(
@@ -89,14 +88,14 @@ async def test_a_delivery_that_waited_too_long_keeps_the_attempt_it_was(
     registry.expire()
     assert other.deliveries == [("a", 2)]
     assert slow.unsent(0) == set()
-    assert [each["attempt"] for each in texts(await slow.take())] == [1]
+    assert [each["attempt"] for each in texts(slow.take_now())] == [1]
 
 
 async def test_a_batch_is_one_frame_and_answers_keep_their_place() -> None:
     queue = filled(10, 10, 10, batch=2)
     queue.answer(b"{}")
     queue.deliver([entry(4)])
-    frames = texts(await queue.take())
+    frames = texts(queue.take_now())
     assert [[each["seq"] for each in frame.get("deliver", [])] for frame in frames] == [[1, 2], [3], [], [4]]
     assert frames[1] == {"deliver": [{"envelope": "x" * 8, "attempt": 1, "seq": 3}]}
 
@@ -105,37 +104,37 @@ async def test_one_write_ends_with_the_frame_that_reaches_its_bound() -> None:
     half = WRITE_BYTES_MAX // 2
     for batch in (None, 1, 1000):
         queue = filled(half, half, half, batch=batch)
-        chunks = [await queue.take(), await queue.take()]
+        chunks = [queue.take_now(), queue.take_now()]
         assert WRITE_BYTES_MAX <= len(chunks[0]) < WRITE_BYTES_MAX + 500
         assert len(chunks[1]) < WRITE_BYTES_MAX
 
 
 async def test_what_waits_and_what_is_taken_and_did_not_leave_whole_is_unsent() -> None:
     queue = filled(10, 10, 10)
-    one = len(await queue.take()) // 3
+    one = len(queue.take_now()) // 3
     queue.deliver([entry(4)])
     assert seqs(queue.unsent(0)) == [4]
     assert seqs(queue.unsent(1)) == [3, 4]
     assert seqs(queue.unsent(one)) == [3, 4]
     assert seqs(queue.unsent(one + 1)) == [2, 3, 4]
     assert seqs(queue.unsent(3 * one)) == [1, 2, 3, 4]
-    await queue.take()
+    queue.take_now()
     assert seqs(queue.unsent(0)) == []
 
 
 async def test_no_delivery_of_a_batch_is_sent_before_its_frame_is_whole() -> None:
     queue = filled(10, 10, batch=2)
-    await queue.take()
+    queue.take_now()
     assert seqs(queue.unsent(1)) == [1, 2]
 
 
 async def test_who_provokes_answers_waits_until_they_are_taken_or_nobody_sends() -> None:
     queue = DeliveryQueue()
     await queue.answered()
-    for release in (queue.take, lambda: asyncio.sleep(0, queue.end())):
+    for release in (queue.take_now, queue.end):
         queue.answer(b"{}")
         waiting = asyncio.create_task(queue.answered())
         await asyncio.sleep(0)
         assert not waiting.done()
-        await release()
+        release()
         await waiting

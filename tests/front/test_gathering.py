@@ -66,10 +66,14 @@ async def no_wait(_events: int) -> None:
 
 async def test_what_gathers_is_bounded_in_events_and_bytes_and_goes_in_whole_frames() -> None:
     submitted: list[int] = []
-    gathering = Gathering(lambda events, _done: submitted.append(len(events)), no_wait, lambda *_: None, 10_000)
+
+    def submit(events: list[InboundEvent], _done: Any) -> None:
+        submitted.append(len(events))
+
     event = parse_enqueue(body(), 1)
-    running = asyncio.create_task(gathering.run())
-    try:
+    for has_room in (True, False):
+        submitted.clear()
+        gathering = Gathering(submit, lambda _events, answer=has_room: answer, no_wait, lambda *_: None, 10_000)
         for frames, is_full in [
             ([(GATHERED_EVENTS_MAX - 1, 1)], False),
             ([(GATHERED_EVENTS_MAX - 1, 1), (1, 1)], True),
@@ -81,14 +85,12 @@ async def test_what_gathers_is_bounded_in_events_and_bytes_and_goes_in_whole_fra
             for count, size in frames:
                 gathering.add([event] * count, size, False)
             assert gathering.is_full is is_full
+            gathering.hand_over()
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await gathering.end()
             assert not gathering.is_full
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-    most = GATHERED_EVENTS_MAX
-    assert submitted == [most - 1, most, most - 1, 2, most * 5, 1, 2]
+        most = GATHERED_EVENTS_MAX
+        assert submitted == [most - 1, most, most - 1, 2, most * 5, 1, 2]
 
 
 async def test_an_error_of_the_brokers_own_is_answered_and_the_next_frames_are_taken() -> None:
@@ -102,16 +104,14 @@ async def test_an_error_of_the_brokers_own_is_answered_and_the_next_frames_are_t
     def answer(events: list[InboundEvent], outcome: Any) -> None:
         answered.extend((event.source_event_id, outcome) for event in events)
 
-    gathering = Gathering(submit, no_wait, answer, chunk_max=1)
-    running = asyncio.create_task(gathering.run())
-    try:
+    for has_room in (True, False):
+        answered.clear()
+        gathering = Gathering(submit, lambda _events, answer=has_room: answer, no_wait, answer, chunk_max=1)
         for name in ("bad", "good"):
             gathering.add([parse_enqueue(body(name), 1)], 1, False)
+        gathering.hand_over()
         async with asyncio.timeout(PATIENCE_SECONDS):
             await gathering.end()
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-    (bad, error), good = answered
-    assert (bad, type(error), good) == ("bad", CourierError, ("good", "taken"))
-    assert "its log has the details" in error.message
+        (bad, error), good = answered
+        assert (bad, type(error), good) == ("bad", CourierError, ("good", "taken"))
+        assert "its log has the details" in error.message

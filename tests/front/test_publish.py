@@ -117,12 +117,13 @@ async def test_a_producer_that_does_not_read_its_errors_is_not_read_either(
 
     left = asyncio.Event()
 
-    async def stuck(_line: Line, _frames: bytes) -> None:
+    async def stuck(_line: Line) -> None:
         await left.wait()
         raise ConnectionResetError
 
     monkeypatch.setattr("broker.front.answers.PUBLISH_WINDOW", 5)
-    monkeypatch.setattr(Line, "write", stuck)
+    monkeypatch.setattr(Line, "write_now", lambda _line, _frames: False)
+    monkeypatch.setattr(Line, "left", stuck)
     async with client.session.ws_connect(path) as socket:
         for frame in ["no json", "{}"] * 50:
             await socket.send_str(frame)
