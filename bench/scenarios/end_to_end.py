@@ -127,6 +127,10 @@ def broker_contender(
     return Contender(name, start, lcm(flow.per_frame, flow.consumers), note)
 
 
+SHARED_EVENTS = 20
+SHARED_EVENTS_FULL = 300
+"""How many events a consumer gets where shares are compared: with 300, one event is a third of a percent."""
+
 TEXT = (
     "{events}, sent on {producers} sockets with up to {window:,} unanswered each, are committed, delivered to "
     "{consumers} and acknowledged by them. The clock stops when the server has confirmed the last acknowledgement."
@@ -178,21 +182,32 @@ def memory(settings: Settings) -> Iterator[Table]:
     )
 
 
+def _one_at_a_time(consumers: int) -> Flow:
+    return Flow(consumers=consumers, batch=0, credit=1)
+
+
+def fairness(directory: Path, consumers: int, events_each: int) -> tuple[float, float]:
+    """The smallest and the largest share of consumers that hold one event at a time.
+
+    By itself and not timed: a share is a number of whole events, so that only many of them can show a small difference.
+    """
+    seen: list[tuple[float, float]] = []
+    flow = _one_at_a_time(consumers)
+    contender = broker_contender("shares", flow, watch=lambda all_of_them: seen.append(shares(all_of_them)))
+    directory.mkdir()
+    with contender.start(directory) as turn:
+        turn(1, consumers * events_each)
+    return seen[0]
+
+
 def subscribers(settings: Settings) -> Iterator[Table]:
     """How throughput and fairness hold with the number of consumers."""
     counts = (1, 8, 64, 1_000)
-    seen: dict[int, tuple[float, float]] = {}
-
-    def contender(count: int) -> Contender:
-        def watch(consumers: list[Consumer]) -> None:
-            seen[count] = shares(consumers)
-
-        flow = Flow(consumers=count, batch=0, credit=1)
-        return broker_contender(f"{count:,} consumers", flow, watch=watch)
-
     plan = Plan(settings.plan.seconds, settings.plan.rounds, first_events=20_000)
-    contenders = [*(contender(count) for count in counts), broker_contender(AT_LENGTH, Flow(batch=0))]
-    standings = in_turns(contenders, plan, settings.directory)
+    one_at_a_time = [broker_contender(f"{count:,} consumers", _one_at_a_time(count)) for count in counts]
+    standings = in_turns([*one_at_a_time, broker_contender(AT_LENGTH, Flow(batch=0))], plan, settings.directory)
+    each = SHARED_EVENTS_FULL if settings.full else SHARED_EVENTS
+    seen = {count: fairness(settings.directory / f"shares-{count}", count, each) for count in counts}
     plain = table_of("subscribers", "", "", standings)
     rows = [
         msgspec.structs.replace(
@@ -206,7 +221,8 @@ def subscribers(settings: Settings) -> Iterator[Table]:
         name="subscribers",
         title="By the number of consumers, each with a credit of 1",
         text=f"{text_of(Flow())} Here their number differs, and each holds one event at a time; "
-        "the last line is for comparison.",
+        f"the last line is for comparison. Shares are of a flow of its own, with {each} events for each consumer: "
+        f"one event is {1 / each:.2%}.",
         columns={**plain.columns, "consumers": "consumers", "least": "smallest share", "most": "largest share"},
         rows=[*rows, plain.rows[-1]],
         ratios=[

@@ -164,6 +164,16 @@ class Connection(RequestHandler):
         """Give what is read of a WebSocket to this parser."""
         self._payload_parser = parser
 
+    def hold_frames(self) -> None:
+        """Read nothing more for now."""
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def read_frames(self) -> None:
+        """Read on, unless aiohttp does not want to: its queue of messages has a bound of its own."""
+        if self.transport is not None and not self.transport.is_closing() and not self._reading_paused:
+            self.transport.resume_reading()
+
     def handle_error(
         self,
         request: web.BaseRequest,

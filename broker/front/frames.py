@@ -43,7 +43,7 @@ class TextSocket(web.WebSocketResponse):
         super()._post_start(request, protocol, writer)
         if not came_early:
             assert self._parser is not None, "aiohttp has made its reader"
-            self._texts = _Texts(self, self._parser, request.transport, self._text_bytes_max)
+            self._texts = _Texts(self, self._parser, connection, self._text_bytes_max)
             connection.replace_parser(self._texts)
 
     def take_texts(self, take: Take, ready: Callable[[], Awaitable[None]]) -> None:
@@ -79,13 +79,15 @@ class _Texts:
         self,
         socket: TextSocket,
         reader: WebSocketReader,
-        transport: asyncio.Transport | None,
+        connection: Connection,
         text_bytes_max: int,
     ) -> None:
         self._socket = socket
         self._reader = reader
-        self._transport = transport
+        self._connection = connection
         self._frames = FrameReader(text_bytes_max)
+        self._is_plain = True
+        """Whether aiohttp's reader has not got what it must read on from."""
         self._take: Take | None = None
         self._ready: Callable[[], Awaitable[None]] | None = None
         self._kept: list[bytes] = []
@@ -105,16 +107,18 @@ class _Texts:
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """Take what was read."""
         others = data
-        if self._take is not None and self._frames.is_plain:
+        if self._is_plain and self._take is not None:
             texts, others = self._frames.take(data)
+            self._is_plain = self._frames.is_plain
             if texts and not self._socket.closed and not self._ended:
                 self._hand_over(texts)
         else:
-            self._take = None  # nobody took what came first, so aiohttp has it, and what follows
+            self._is_plain = False  # nobody took what came first, so aiohttp has it, and what follows
         if not others:
             return _GO_ON
         if self._going_on is not None:
             self._kept_others.append(others)
+            self._connection.hold_frames()  # aiohttp may have gone on reading, when its queue had room again
             return _GO_ON
         answer: tuple[bool, bytes] = self._reader.feed_data(others)
         return answer
@@ -128,12 +132,12 @@ class _Texts:
     def _hand_over(self, texts: list[bytes]) -> None:
         if self._going_on is not None:
             self._kept += texts
+            self._connection.hold_frames()
             return
         took = self._try(texts)
         if took < len(texts):
             self._kept = texts[took:]
-            if self._transport is not None:
-                self._transport.pause_reading()
+            self._connection.hold_frames()
             self._going_on = asyncio.get_running_loop().create_task(self._go_on())
 
     def _try(self, texts: list[bytes]) -> int:
@@ -157,13 +161,12 @@ class _Texts:
         self._going_on = None
         others, self._kept_others = self._kept_others, []
         for each in others:
-            if self._reader.feed_data(each)[0] and self._transport is not None:
-                self._transport.close()
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+            if self._reader.feed_data(each)[0]:
+                self._connection.close()
+        self._connection.read_frames()
 
     def give_back(self, texts: list[bytes]) -> None:
-        self._take = None
+        self._is_plain = False
         for text in texts:
             self._reader.feed_data(text_frame_head(len(text)) + text)
 

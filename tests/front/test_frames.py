@@ -134,6 +134,18 @@ async def test_what_finds_no_room_waits_its_turn_even_when_its_producer_is_gone(
     assert await stored(app) == ids(200)
 
 
+async def test_what_is_not_plain_waits_behind_texts_that_find_no_room(start_app: StartApp) -> None:
+    app = await start_app({"journal": {"queueMax": 10}})
+    async with websocket(app, "/v1/publish") as (reader, writer):
+        await opened(reader)
+        last = body("e-101")
+        async with held_writer(app):
+            writer.write(b"".join(frame(body(event_id)) for event_id in ids(100)) + frame(last[:9], 0x01))
+            await eventually(lambda: app.journal.health.saturations > 0)
+            writer.write(frame(b"still there?", PING) + frame(last[9:], CONTINUED) + frame(body("e-102")))
+        assert await answers(reader, 102) == ids(102)
+
+
 async def test_acks_in_pieces_among_other_commands_are_obeyed_in_their_order(
     app: App, start_app: StartApp, connect: Connect, client: Client
 ) -> None:
