@@ -38,6 +38,7 @@ MODULES = (
     "credits",
     "dedupe",
     "entries",
+    "heads",
     "histogram",
     "leases",
     "nesting",

@@ -7,9 +7,10 @@
     entries   one event on its way to a consumer; many of them leased, framed and let go at once
     counters  how many came, went out, were answered and died?
     histogram how long did it take, in the middle and at the worst?
+    heads     what does this HTTP request ask for, if it is written plainly?
     requests  which events are in this frame, if it is written plainly?
     nesting   is this JSON nested too deep, and where?
-    answers   what are the acknowledgements of a submission, as frames?
+    answers   what are the acknowledgements of a submission, as frames or as answers of HTTP?
     commit    a whole batch of events into SQLite with one release of the GIL
 
 Every number is a signed 64-bit integer; a wider one raises OverflowError, and the call changes nothing.
@@ -17,7 +18,7 @@ Import from this package, never from its modules: import-linter cannot see into 
 """
 
 from _fast import commit as _commit
-from _fast.answers import ack_frames
+from _fast.answers import ack_frames, http_answers
 from _fast.build_flavour import DEBUG_BUILD
 from _fast.commit import CommitError, Committer, Written
 from _fast.counters import Counters
@@ -38,6 +39,7 @@ from _fast.entries import (
     stream_runs,
     waiting_of,
 )
+from _fast.heads import bytes_owed, plain_request
 from _fast.histogram import Histogram
 from _fast.leases import Leases
 from _fast.nesting import deeper_than
@@ -61,15 +63,18 @@ __all__ = [
     "Written",
     "ack_frames",
     "any_partition",
+    "bytes_owed",
     "changes_of",
     "deeper_than",
     "delivery_frames",
     "entries_of",
     "envelope_bytes",
     "hold",
+    "http_answers",
     "identities_of",
     "lease_out",
     "let_go",
+    "plain_request",
     "stream_runs",
     "waiting_of",
 ]
