@@ -110,11 +110,9 @@ class QuickLane:
         groups, self._groups = self._groups, []
         for group in groups:
             count = len(group.events)
-            if count == 1 or (
-                self._gate.kind_of(group.events) is not None and self._fits(count)
-            ):  # else each finds room, or does not
+            if count == 1 or (self._gate.kind_of(group.events) is not None and self._fits(count)):
                 self._submit(group.events, group.askers)
-            else:
+            else:  # rules are for some, streams differ in kind, or some find room and others do not
                 for event, asker in zip(group.events, group.askers, strict=True):
                     self._submit([event], [asker])
 
