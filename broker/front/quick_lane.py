@@ -14,7 +14,6 @@ one of them: then each is a submission of its own, as it is the slow way. See `G
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Protocol
 
 from _fast import http_answers, plain_request
@@ -117,33 +116,49 @@ class QuickLane:
                     self._submit([event], [asker])
 
     def _submit(self, events: list[InboundEvent], askers: list[Asker]) -> None:
+        told = False
+
+        def done(outcome: Any) -> None:
+            nonlocal told
+            told = True
+            self._answer(events, askers, outcome)
+
         try:
-            self._gate.submit(events, partial(self._answer, events, askers))
-        except Exception as error:  # noqa: BLE001 - told to those who asked
-            self._answer(events, askers, error)
+            self._gate.submit(events, done)
+        except Exception as error:
+            if told:  # what is in memory is answered within the call: nobody is answered twice for a fault behind it
+                log.exception("%d requests may not have been answered", len(events))
+            else:
+                self._answer(events, askers, error)
 
     def _answer(self, events: list[InboundEvent], askers: list[Asker], outcome: Any) -> None:
         """Answer the requests of one submission."""
-        answered = self._traffic.answered
-        if isinstance(outcome, Receipts):
-            seqs = outcome.seqs if isinstance(outcome.seqs, list) else list(outcome.seqs)
-            answers = http_answers(events, seqs, outcome.duplicates, _BEFORE_LENGTH, head_behind_length())
-            plain = 0
-            for position, answer in enumerate(answers):
-                if answer is None:
-                    self._answer_one(askers[position], answer_of(events[position], position, outcome))
-                else:
-                    plain += 1
-                    askers[position].answered(answer)
-            answered[200] += plain
-        else:
-            error = outcome
-            if not isinstance(outcome, CourierError):
-                log.error("%d events could not be handed to the journal", len(events), exc_info=outcome)
-                error = CourierError("the broker met an error of its own; its log has the details")
-            for asker in askers:
-                self._answer_one(asker, error)
-        self._traffic.end(len(events))
+        try:
+            if isinstance(outcome, Receipts):
+                self._tell_receipts(events, askers, outcome)
+            else:
+                self._tell_error(askers, outcome)
+        finally:
+            self._traffic.end(len(events))
+
+    def _tell_receipts(self, events: list[InboundEvent], askers: list[Asker], receipts: Receipts) -> None:
+        seqs = receipts.seqs if isinstance(receipts.seqs, list) else list(receipts.seqs)
+        answers = http_answers(events, seqs, receipts.duplicates, _BEFORE_LENGTH, head_behind_length())
+        plain = 0
+        for position, answer in enumerate(answers):
+            if answer is None:
+                self._answer_one(askers[position], answer_of(events[position], position, receipts))
+            else:
+                plain += 1
+                askers[position].answered(answer)
+        self._traffic.answered[200] += plain
+
+    def _tell_error(self, askers: list[Asker], error: Exception) -> None:
+        if not isinstance(error, CourierError):
+            log.error("%d requests failed", len(askers), exc_info=error)
+            error = CourierError("the broker met an error of its own; its log has the details")
+        for asker in askers:
+            self._answer_one(asker, error)
 
     def _answer_one(self, asker: Asker, answer: dict[str, Any] | CourierError) -> None:
         """Answer a request with what is not written in one piece with others."""

@@ -199,6 +199,24 @@ async def test_streams_in_memory_do_not_wait_for_the_disk(start_app: StartApp, m
     assert sizes[-1] == 2
 
 
+async def test_nobody_is_answered_twice_when_an_answer_cannot_be_written(start_app: StartApp) -> None:
+    app = await start_app({"streams": {"perStreamCaps": {"fast/*": {"durability": "memory"}}}})
+    await known(app)
+    told: list[bytes] = []
+
+    class Broken(Listener):
+        def answered(self, answer: bytes) -> None:
+            told.append(answer)
+            raise ValueError("a bug")
+
+    assert app.server.lane is not None
+    assert app.server.lane.take(Broken(), enqueue("e-1", to="fast/s"), asyncio.get_running_loop().call_soon)
+    await eventually(lambda: app.server.traffic.under_way == 0)
+    assert [answer[:12] for answer in told] == [b"HTTP/1.1 200"]
+    (listener,) = take(app, enqueue("e-2", to="fast/s"))
+    assert (await listener.answer()).startswith(b"HTTP/1.1 200 ")
+
+
 async def test_requests_that_rules_are_for_are_submitted_one_by_one(
     start_app: StartApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
