@@ -39,6 +39,7 @@ MODULES = (
     "dedupe",
     "entries",
     "frames",
+    "heads",
     "histogram",
     "leases",
     "nesting",

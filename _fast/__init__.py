@@ -8,9 +8,10 @@
     counters  how many came, went out, were answered and died?
     histogram how long did it take, in the middle and at the worst?
     frames    which texts did a WebSocket's client send, and which events do they acknowledge?
+    heads     what does this HTTP request ask for, if it is written plainly?
     requests  which events are in this frame, if it is written plainly?
     nesting   is this JSON nested too deep, and where?
-    answers   what are the acknowledgements of a submission, as frames?
+    answers   what are the acknowledgements of a submission, as frames or as answers of HTTP?
     commit    a whole batch of events into SQLite with one release of the GIL
 
 Every number is a signed 64-bit integer; a wider one raises OverflowError, and the call changes nothing.
@@ -18,7 +19,7 @@ Import from this package, never from its modules: import-linter cannot see into 
 """
 
 from _fast import commit as _commit
-from _fast.answers import ack_frames
+from _fast.answers import ack_frames, http_answers
 from _fast.build_flavour import DEBUG_BUILD
 from _fast.commit import CommitError, Committer, Written
 from _fast.counters import Counters
@@ -40,6 +41,7 @@ from _fast.entries import (
     waiting_of,
 )
 from _fast.frames import FrameReader, ack_keys
+from _fast.heads import bytes_owed, plain_request
 from _fast.histogram import Histogram
 from _fast.leases import Leases
 from _fast.nesting import deeper_than
@@ -65,15 +67,18 @@ __all__ = [
     "ack_frames",
     "ack_keys",
     "any_partition",
+    "bytes_owed",
     "changes_of",
     "deeper_than",
     "delivery_frames",
     "entries_of",
     "envelope_bytes",
     "hold",
+    "http_answers",
     "identities_of",
     "lease_out",
     "let_go",
+    "plain_request",
     "stream_runs",
     "waiting_of",
 ]

@@ -13,8 +13,11 @@ from bench.load.events import Shape
 from bench.scenarios.publish import http_contenders, socket_contenders
 from bench.turns import Contender, Plan, in_turns
 
-HTTP_RATIO_MIN = 0.4
+HTTP_RATIO_MIN = 0.7
 SOCKET_RATIO_MIN = 0.6
+WITHOUT_SYNCS = {"journal": {"synchronous": "normal"}}
+"""With one request under way on each connection, a disk that others write to is all that would be measured."""
+
 PLAN = Plan(seconds=0.5, rounds=5, events_max=200_000)
 
 pytestmark = pytest.mark.skipif(_fast.DEBUG_BUILD, reason="a debug build is not built for speed")
@@ -29,7 +32,7 @@ def ratio(contenders: list[Contender], directory: Path) -> float:
 
 
 def test_a_request_keeps_its_part_of_the_rate_of_a_bare_handler(tmp_path: Path) -> None:
-    assert ratio(http_contenders(Shape()), tmp_path) >= HTTP_RATIO_MIN
+    assert ratio(http_contenders(Shape(), WITHOUT_SYNCS), tmp_path) >= HTTP_RATIO_MIN
 
 
 def test_a_frame_keeps_its_part_of_the_rate_of_a_bare_handler(tmp_path: Path) -> None:

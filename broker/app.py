@@ -31,6 +31,7 @@ from broker.front.pixel import PixelEvents
 from broker.front.probes import PROMISES, Probes
 from broker.front.publish import Publish
 from broker.front.queries import Queries
+from broker.front.quick_lane import QuickLane
 from broker.front.recurring import RecurringEndpoints
 from broker.front.rejections import RejectedReceipts
 from broker.front.replies import REFUSALS
@@ -77,6 +78,9 @@ class App:
         guard = Guard(config.server, self._authenticator)
         guard.speakers["/plugin/events"] = pixel.refusal
         self.server = Server(config.server, guard)
+        self.server.lane = QuickLane(
+            self.gate, self._authenticator, guard, self.server.traffic, journal.fits, config.server.max_body_bytes
+        )
         self.failed = core.failed
         """Set when the journal has failed for good and the process must end."""
         self._publish = Publish(self.gate, journal.has_room, journal.room, config.journal.queue_max)
@@ -111,7 +115,7 @@ class App:
         )
         self.metrics.add(journal, journal.refresh)
         front = Front(
-            requests=self.server.requests,
+            requests=self.server.traffic.answered,
             refusals=REFUSALS,
             quota_refusals=lambda: {} if self.gate.quota is None else self.gate.quota.refusals,
             auth_failures=self._authenticator.failures,

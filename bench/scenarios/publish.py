@@ -1,6 +1,6 @@
 """Events in: sent, committed, acknowledged; the broker beside bare handlers that only parse and answer."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -73,10 +73,16 @@ def _run(producers: Sequence[Producer]) -> Timed:
 
 
 @contextmanager
-def _courier(directory: Path, make: Callable[[int], Turn], *, unique: bool = True) -> Iterator[Turn]:
+def _courier(
+    directory: Path,
+    make: Callable[[int], Turn],
+    *,
+    unique: bool = True,
+    config: Mapping[str, object] | None = None,
+) -> Iterator[Turn]:
     """A broker whose ledger must have what was acknowledged, at the end; fewer rows, if not all of it is `unique`."""
     acknowledged = 0
-    with courier(directory) as broker:
+    with courier(directory, config) as broker:
         plain = make(broker.port)
 
         def turn(first: int, count: int) -> Timed:
@@ -127,14 +133,14 @@ def _loop(directory: Path) -> Iterator[Turn]:
     yield turn
 
 
-def http_contenders(shape: Shape) -> list[Contender]:
-    """`POST /v1/enqueue`, one event a request."""
+def http_contenders(shape: Shape, config: Mapping[str, object] | None = None) -> list[Contender]:
+    """`POST /v1/enqueue`, one event a request; the broker with settings of its own, if there are any."""
 
     def make(port: int) -> Turn:
         return over_http(port, lambda numbers: http.one_each(shape, numbers))
 
     return [
-        Contender("Courier", lambda directory: _courier(directory, make)),
+        Contender("Courier", lambda directory: _courier(directory, make, config=config)),
         Contender(BARE, lambda directory: _bare(directory, make), note=BARE_NOTE),
     ]
 

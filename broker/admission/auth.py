@@ -96,7 +96,8 @@ class Authenticator:
     """Finds the principal of a request."""
 
     def __init__(self, config: Auth, api_key_header: str = API_KEY_HEADER) -> None:
-        self._api_key_header = api_key_header
+        self.api_key_header = api_key_header
+        """The header that may have the token instead of `Authorization`."""
         self._principals: dict[bytes, Principal] = {}
         self.failures = {"missing": 0, "unknown": 0}
         """How many requests came without a token, or with one that is not known."""
@@ -138,20 +139,29 @@ class Authenticator:
 
     def principal(self, headers: Mapping[str, str]) -> Principal:
         """The caller that these headers prove; raise Unauthorized when they prove none."""
+        found = self.find(headers)
+        if found is not None:
+            return found
+        if not self._token_in(headers):
+            self.failures["missing"] += 1
+            raise Unauthorized(f"a token is needed: send it as 'Authorization: Bearer …' or in {self.api_key_header}")
+        self.failures["unknown"] += 1
+        raise Unauthorized("this token is not known")
+
+    def find(self, headers: Mapping[str, str]) -> Principal | None:
+        """The same, for who has others to say why there is none; it is not counted as a failure."""
         if self._is_open:
             return self._everybody
-        scheme, _, token = headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            token = headers.get(self._api_key_header, "")
+        token = self._token_in(headers)
         if not token:
-            self.failures["missing"] += 1
-            raise Unauthorized(f"a token is needed: send it as 'Authorization: Bearer …' or in {self._api_key_header}")
+            return None
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found = None
         for known, principal in self._principals.items():
             if hmac.compare_digest(known, digest):
                 found = principal
-        if found is None:
-            self.failures["unknown"] += 1
-            raise Unauthorized("this token is not known")
         return found
+
+    def _token_in(self, headers: Mapping[str, str]) -> str:
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        return token if scheme.lower() == "bearer" else headers.get(self.api_key_header, "")

@@ -98,6 +98,20 @@ class Gate:
             return False
         return True
 
+    def admit_plain(self, principal: Principal, body: bytes) -> InboundEvent | None:
+        """The event of a body with one request that may pass; None says that it is to be given to `admit`, as above."""
+        if self.draining or self.quota is not None:
+            return None
+        event = courier.parse_plain_one(body, self._clock.wall_us())
+        if event is None:
+            return None
+        try:
+            principal.check_stream(event.stream, "enqueue")
+            self._open_stream(event.stream)
+        except CourierError:
+            return None
+        return event
+
     def kind_of(self, events: Sequence[InboundEvent]) -> bool | None:
         """Whether admitted events are all in memory, or none of them; events of one kind may be submitted together.
 

@@ -101,6 +101,11 @@ def parse_plain_frames(frames: list[bytes], received_at: int) -> tuple[list[Inbo
     return _reader.read_frames(frames, received_at)
 
 
+def parse_plain_one(body: bytes, received_at: int) -> InboundEvent | None:
+    """The event of a body with one request; None for one that is not plain, and is to be parsed."""
+    return _reader.read_one(body, received_at)
+
+
 def parse_enqueue(body: bytes, received_at: int) -> InboundEvent:
     """The event in the body of `POST /v1/enqueue`; raise InvalidRequest or InvalidEnvelope for one that is not."""
     event = _reader.read_one(body, received_at)

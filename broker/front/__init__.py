@@ -2,6 +2,9 @@
 
 server        the listening socket and its orderly end
 connections   how many, and how fast they must send
+quick_connection  a connection whose plain requests go past aiohttp
+quick_lane    those requests of all connections, as few submissions
+traffic       the requests under way, and the answered ones
 guard         host, origin and caller of every request; errors become answers
 requests      what a request says, checked
 enqueue       POST /v1/enqueue

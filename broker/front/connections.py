@@ -8,6 +8,7 @@ broker itself does not read does not count, nor does the pause between two reque
 """
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -42,15 +43,16 @@ class Connections:
         self._refused: set[Refused] = set()
         self._server: web.Server | None = None
         self._options: dict[str, Any] = {}
+        self._make: Callable[..., Connection] = Connection
 
-    def serve(self, server: web.Server, options: dict[str, Any]) -> None:
-        """Say for whom connections are made."""
-        self._server, self._options = server, options
+    def serve(self, server: web.Server, options: dict[str, Any], make: "Callable[..., Connection]") -> None:
+        """Say for whom connections are made, and what they are."""
+        self._server, self._options, self._make = server, options, make
 
     def __call__(self) -> asyncio.Protocol:
         """What serves a connection that was just accepted."""
         assert self._server is not None
-        return Connection(self, self._server, loop=asyncio.get_running_loop(), **self._options)
+        return self._make(self, self._server, loop=asyncio.get_running_loop(), **self._options)
 
     def refusal(self) -> "Refused | None":
         """What serves a connection instead, when as many are open as may be."""

@@ -31,7 +31,7 @@ class Enqueue:
         if request.content_type == NDJSON:
             return await self._many(request[PRINCIPAL], body)
         event = self._gate.admit(request[PRINCIPAL], body)
-        answer = _answer(event, 0, await committed(self._gate, (event,)))
+        answer = answer_of(event, 0, await committed(self._gate, (event,)))
         if isinstance(answer, CourierError):
             raise answer
         return json_response(answer)
@@ -58,7 +58,7 @@ class Enqueue:
         if events:
             receipts = await committed(self._gate, events)
             for position, (place, number) in enumerate(places):
-                answer = _answer(events[position], position, receipts)
+                answer = answer_of(events[position], position, receipts)
                 if isinstance(answer, CourierError):
                     answers[place] = _error_line(answer, number)
                 else:
@@ -74,7 +74,8 @@ def _lines(body: bytes) -> list[bytes]:
     return body.split(b"\n")
 
 
-def _answer(event: InboundEvent, position: int, receipts: Receipts) -> dict[str, Any] | CourierError:
+def answer_of(event: InboundEvent, position: int, receipts: Receipts) -> dict[str, Any] | CourierError:
+    """What became of one event of a submission."""
     seq = receipts.seqs[position]
     if seq == 0:
         return receipts.refusal(position)

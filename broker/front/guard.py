@@ -39,6 +39,10 @@ class Guard:
         self.speakers: dict[str, Callable[[CourierError], web.StreamResponse]] = {}
         """How errors are told on the paths of contracts that have words of their own for them."""
 
+    def has_passed(self, host: str) -> bool:
+        """Whether a request for this host, as it is written, was let pass before, and is remembered."""
+        return host in self._passed_hosts
+
     def _check(self, request: web.Request) -> None:
         written = request.headers.get("Host", "")
         if written not in self._passed_hosts:

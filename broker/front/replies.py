@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 from aiohttp import web
+from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.http import SERVER_SOFTWARE
 
 from broker.errors import CourierError, Draining, RequestTimeout
 
@@ -32,6 +34,20 @@ def error_response(error: CourierError, beside: Mapping[str, Any] = MappingProxy
     if isinstance(error, Draining | RequestTimeout):
         answer.force_close()  # else a busy client would keep its connection, and the broker, alive
     return answer
+
+
+def head_behind_length() -> bytes:
+    """What stands in an answer of now between the length of its body and the body."""
+    return f"\r\nDate: {rfc822_formatted_time()}\r\nServer: {SERVER_SOFTWARE}\r\n\r\n".encode()
+
+
+def answer_bytes(answer: web.Response) -> bytes:
+    """What aiohttp writes for an answer with a body, on a connection that stays open."""
+    body = answer.body
+    assert isinstance(body, bytes), "an answer that is written whole is bytes"
+    headers = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
+    head = f"HTTP/1.1 {answer.status} {answer.reason}\r\n{headers}Content-Length: {len(body)}"
+    return head.encode() + head_behind_length() + body
 
 
 def whole_answer(error: CourierError) -> bytes:

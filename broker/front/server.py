@@ -3,15 +3,18 @@
 import asyncio
 import contextlib
 import socket
-from collections import Counter
+from functools import partial
 
 from aiohttp import HttpVersion11, web
 
 from broker.config import Server as ServerConfig
 from broker.config.grammar import is_loopback
 from broker.errors import ConfigError
-from broker.front.connections import Connections
+from broker.front.connections import Connection, Connections
 from broker.front.guard import Guard, Handler
+from broker.front.quick_connection import QuickConnection
+from broker.front.quick_lane import QuickLane
+from broker.front.traffic import Traffic
 
 
 def check_exposure(host: str, *, has_tokens: bool, key: str = "server.host") -> None:
@@ -50,10 +53,10 @@ class Server:
         )
         self._runner = web.AppRunner(self._app, handle_signals=False, shutdown_timeout=CLOSE_SECONDS)
         self._connections = Connections(config)
-        self.requests: Counter[int] = Counter()
-        """Answered requests by status."""
-        self._under_way = 0
-        self._none_under_way = asyncio.Event()
+        self.traffic = Traffic()
+        """The requests that are under way, and those that were answered."""
+        self.lane: QuickLane | None = None
+        """Where plain requests go past aiohttp; None for nowhere. Only before `start`."""
         self._listening: asyncio.Server | None = None
         self.port = 0
 
@@ -65,7 +68,9 @@ class Server:
         """Listen; raise ConfigError when the address cannot be had."""
         await self._runner.setup()
         assert self._runner.server is not None
-        self._connections.serve(self._runner.server, {"access_log": None, "keepalive_timeout": KEEP_ALIVE_SECONDS})
+        make = Connection if self.lane is None else partial(QuickConnection, self.lane)
+        options = {"access_log": None, "keepalive_timeout": KEEP_ALIVE_SECONDS}
+        self._connections.serve(self._runner.server, options, make)
         loop = asyncio.get_running_loop()
         try:
             self._listening = await loop.create_server(
@@ -113,15 +118,13 @@ class Server:
 
     @web.middleware
     async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        self._under_way += 1
+        self.traffic.begin()
         try:
             answer = await handler(request)
-            self.requests[answer.status] += 1
+            self.traffic.answered[answer.status] += 1
             return answer
         finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._none_under_way.set()
+            self.traffic.end()
 
     async def close(self) -> None:
         """Let the requests under way finish, within the drain time, and close every connection.
@@ -130,8 +133,6 @@ class Server:
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._config.drain_ms / 1000):
-                while self._under_way:
-                    self._none_under_way.clear()
-                    await self._none_under_way.wait()
+                await self.traffic.ended()
         await self._runner.cleanup()
         self._connections.abort_refused()

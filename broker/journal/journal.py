@@ -145,8 +145,11 @@ class Journal:
 
     def has_room(self, events: int) -> bool:
         """Whether so many events may be submitted now. More than the queue holds only go into an empty one."""
-        queued = self._writer.queued
-        return queued + events <= self._queue_max or queued == 0
+        return self.fits(events) or self._writer.queued == 0
+
+    def fits(self, events: int) -> bool:
+        """Whether so many events may be submitted now, one by one."""
+        return self._writer.queued + events <= self._queue_max
 
     def submit(self, submission: Submission) -> None:
         """Queue events; raise Saturated when there is no room, StorageFailed when nothing can be committed."""

@@ -12,10 +12,21 @@ from collections import OrderedDict, deque
 from typing import Generic, TypeVar
 
 from tests.fast.counters_model import Counters
+from tests.fast.head_model import bytes_owed, plain_request
 from tests.fast.histogram_model import Histogram
 from tests.fast.nesting_model import deeper_than
 
-__all__ = ["Counters", "Credits", "Dedupe", "Histogram", "Leases", "Ring", "deeper_than"]
+__all__ = [
+    "Counters",
+    "Credits",
+    "Dedupe",
+    "Histogram",
+    "Leases",
+    "Ring",
+    "bytes_owed",
+    "deeper_than",
+    "plain_request",
+]
 
 T = TypeVar("T")
 

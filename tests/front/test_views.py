@@ -258,10 +258,10 @@ async def test_snapshots_at_once_are_bounded_and_a_client_that_does_not_read_its
     reader, writer = await asyncio.open_connection("127.0.0.1", app.server.port)
     writer.transport.pause_reading()
     writer.write(f"GET /{SNAPSHOT} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-    await until(lambda: app.server._under_way == 1)
+    await until(lambda: app.server.traffic.under_way == 1)
     message = assert_error(await client.get(SNAPSHOT), 503, "saturated", retryable=True)
     assert message == "1 snapshots are being sent already; ask again later"
-    await until(lambda: app.server._under_way == 0)
+    await until(lambda: app.server.traffic.under_way == 0)
     assert (await client.get(SNAPSHOT)).status == 200
     writer.transport.resume_reading()
     received = bytearray()
