@@ -4,7 +4,9 @@
     ring      the events of one stream that wait for a subscriber, in order
     credits   whose turn is it, among the subscribers that have room?
     leases    which deliveries are out, and which of them have run out of time?
+    intake    many events in memory: claimed, made entries of, and answered with receipts
     entries   one event on its way to a consumer; many of them leased, framed and let go at once
+    handed    what a reader in this process was handed, and what it still holds of that
     counters  how many came, went out, were answered and died?
     histogram how long did it take, in the middle and at the worst?
     requests  which events are in this frame, if it is written plainly?
@@ -38,7 +40,9 @@ from _fast.entries import (
     stream_runs,
     waiting_of,
 )
+from _fast.handed import Handed, entries_handed, hand_out, let_go_handed, still_held
 from _fast.histogram import Histogram
+from _fast.intake import any_in_ledger, claim_events, entries_numbered, kinds_of, receipts_of
 from _fast.leases import Leases
 from _fast.nesting import deeper_than
 from _fast.requests import RequestReader
@@ -54,22 +58,32 @@ __all__ = [
     "Credits",
     "Dedupe",
     "Entry",
+    "Handed",
     "Histogram",
     "Leases",
     "RequestReader",
     "Ring",
     "Written",
     "ack_frames",
+    "any_in_ledger",
     "any_partition",
     "changes_of",
+    "claim_events",
     "deeper_than",
     "delivery_frames",
+    "entries_handed",
+    "entries_numbered",
     "entries_of",
     "envelope_bytes",
+    "hand_out",
     "hold",
     "identities_of",
+    "kinds_of",
     "lease_out",
     "let_go",
+    "let_go_handed",
+    "receipts_of",
+    "still_held",
     "stream_runs",
     "waiting_of",
 ]

@@ -30,3 +30,12 @@ class RequestReader(Generic[T]):
 
     def read_one(self, body: bytes, received_at: int) -> T | None:
         """The event of one request. An array is none."""
+
+    def read_envelope(self, to: str, envelope: bytes, received_at: int) -> T | None:
+        """The event of an envelope without a request around it. It keeps these very bytes, with the space around."""
+
+    def read_pairs(self, pairs: list[object], received_at: int) -> tuple[list[T], list[str]] | None:
+        """The events of pairs of a stream and an envelope, and the stream of each run of them.
+
+        None when one of them is anything else, or is not plain.
+        """
