@@ -104,7 +104,8 @@ class Reader:
     def deliver(self, entries: list[Entry]) -> None:
         """Take leased events from the streams."""
         tap = self._entered()
-        self._arrived.push_many(hand_out(Delivery, tap, tap.place, entries))
+        taken = self._arrived.push_many(hand_out(Delivery, tap, tap.place, entries))
+        assert taken == len(entries), "no more is delivered than there is credit for"
         self._ready.set()
 
     def __aiter__(self) -> "Reader":
@@ -147,7 +148,7 @@ class Reader:
         return self._settle(list(deliveries))
 
     def _settle(self, deliveries: list[Delivery]) -> list[Delivery]:
-        lost = self._entered().ack_handed(deliveries)
+        lost = None if self._tap is None else self._tap.ack_handed(deliveries)
         if lost is not None:
             return lost
         lost = []
