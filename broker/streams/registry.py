@@ -268,7 +268,7 @@ class Registry:
             return self._ack_each(subscription, keys, attempt)
         by_stream, lost = found
         for stream, entries in by_stream:
-            self._done(stream, entries)
+            self._done_in_order(stream, entries)
         self._after([stream for stream, _ in by_stream])
         return [(seq, subscription.not_held(seq)) for seq in lost]
 
@@ -282,12 +282,7 @@ class Registry:
             return None
         by_stream, lost = found
         for stream, entries in by_stream.items():
-            if stream.partitions is None:
-                self._done(stream, entries)
-                continue
-            for entry in entries:  # what follows each in its partition goes out in their order
-                self._done(stream, [entry])
-                self._dispatcher.pump(stream)
+            self._done_in_order(stream, entries)
         self._after(by_stream)
         return lost
 
@@ -317,6 +312,15 @@ class Registry:
                 self._dispatcher.observer.acked(entry)
         stream.settle(entries)
         stream.ledger.processed(entries)
+
+    def _done_in_order(self, stream: Stream, entries: list[Entry]) -> None:
+        """The same for many; what follows each in its partition goes out in their order."""
+        if stream.partitions is None:
+            self._done(stream, entries)
+            return
+        for entry in entries:
+            self._done(stream, [entry])
+            self._dispatcher.pump(stream)
 
     def _after(self, touched: Iterable[Stream]) -> None:
         """Places have become free."""

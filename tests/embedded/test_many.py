@@ -12,7 +12,7 @@ from broker.errors import CourierError, Draining, InvalidEnvelope, OverQuota, To
 from broker.limits import COMMIT_BATCH_MAX
 from broker.streams.entry import MEMORY_SEQ_FIRST as FIRST
 from tests.conftest import OpenBroker
-from tests.embedded.conftest import ids
+from tests.embedded.conftest import ids, read
 from tests.support.events import STREAM, envelope, raw_envelope
 from tests.support.writer import PATIENCE_SECONDS
 
@@ -228,6 +228,29 @@ async def test_the_next_event_of_each_partition_follows_when_many_are_acked(brok
             taken = await reader.take(10)
             assert [delivery.id for delivery in taken] == [f"a{number}", f"b{number}"]
             assert await reader.ack_many(taken) == []
+
+
+async def test_the_next_event_of_each_partition_follows_an_array_of_acks_through_a_pipe(broker: Broker) -> None:
+    await broker.enqueue_many(
+        [(STREAM, envelope(f"{key}{number}", partitionKey=key)) for number in range(3) for key in "ab"]
+    )
+    async with broker.pipe(STREAM, window=10) as pipe:
+        for number in range(3):
+            messages = await read(pipe, 2)
+            assert [message["deliver"]["id"] for message in messages] == [f"a{number}", f"b{number}"]
+            await pipe.send({"ack": [message["seq"] for message in messages]})
+
+
+async def test_an_array_of_plain_events_through_a_pipe_is_answered_in_order(broker: Broker) -> None:
+    async with broker.pipe() as pipe:
+        requests = [b'{"to":"%b","envelope":%b}' % (STREAM.encode(), raw) for _, raw in plain("a", "b", "a")]
+        await pipe.send(b'{"enqueue":[%b]}' % b",".join(requests))
+        answers = [message["enqueued"] for message in await read(pipe, 3)]
+        await pipe.send(b'{"enqueue":[%b,{"to":"%b","envelope":{}}]}' % (requests[0], STREAM.encode()))
+        mixed = await read(pipe, 2)
+    assert [(answer["id"], answer["duplicate"]) for answer in answers] == [("a", False), ("b", False), ("a", True)]
+    assert sorted(key for message in mixed for key in message) == ["enqueued", "error"]
+    assert next(message["error"] for message in mixed if "error" in message)["position"] == 1
 
 
 async def test_an_ack_by_id_elsewhere_is_known_to_who_acks_many(broker: Broker) -> None:
