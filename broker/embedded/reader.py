@@ -129,7 +129,8 @@ class Reader:
             self._ack_handed_out()
             tap.consumed(self._handed_out)
         handed_out, self._handed_out = self._handed_out, 0
-        await self._turns.step(handed_out)
+        if self._turns.is_over(handed_out):
+            await self._turns.pause()
         while not self._ended:
             if taken := self._take_arrived(tap, limit):
                 return taken
@@ -178,6 +179,8 @@ class Reader:
         return taken
 
     def _ack_handed_out(self) -> None:
+        if not self._asked_beyond:
+            return
         handed_out, self._asked_beyond = self._asked_beyond, []
         for delivery in self._settle([delivery for delivery in handed_out if not delivery.settled]):
             error = Subscription.not_held(delivery.seq)
