@@ -21,7 +21,7 @@ from bench.systems import embedded
 from bench.turns import Contender, Plan, Turn, in_turns
 from broker.contracts.courier import Envelope
 
-OF_QUEUE_MIN = 0.8  # 1.6 is what was measured; with calls of Python for each event, it was 0.2
+OF_QUEUE_MIN = 0.6  # 1.3 to 1.6 is what was measured; with calls of Python for each event, it was 0.2
 PLAN = Plan(seconds=0.2, rounds=5, events_max=100_000)
 
 pytestmark = pytest.mark.skipif(_fast.DEBUG_BUILD, reason="a debug build is not built for speed")
@@ -54,7 +54,7 @@ def queue(shape: Shape) -> Iterator[Turn]:
     yield turn
 
 
-def test_a_thousand_a_call_through_memory_keep_four_fifths_of_the_rate_of_a_bare_queue(tmp_path: Path) -> None:
+def test_a_thousand_a_call_through_memory_keep_three_fifths_of_the_rate_of_a_bare_queue(tmp_path: Path) -> None:
     shape = Shape()
     cycle = embedded.by_many(MEMORY_CALL)
     contenders = [
