@@ -4,7 +4,9 @@
     ring      the events of one stream that wait for a subscriber, in order
     credits   whose turn is it, among the subscribers that have room?
     leases    which deliveries are out, and which of them have run out of time?
+    intake    many events in memory: claimed, made entries of, and answered with receipts
     entries   one event on its way to a consumer; many of them leased, framed and let go at once
+    handed    what a reader in this process was handed, and what it still holds of that
     counters  how many came, went out, were answered and died?
     histogram how long did it take, in the middle and at the worst?
     frames    which texts did a WebSocket's client send, and which events do they acknowledge?
@@ -41,8 +43,10 @@ from _fast.entries import (
     waiting_of,
 )
 from _fast.frames import FrameReader, ack_keys
+from _fast.handed import Handed, entries_handed, hand_out, let_go_handed, still_held
 from _fast.heads import bytes_owed, plain_request
 from _fast.histogram import Histogram
+from _fast.intake import any_in_ledger, claim_events, entries_numbered, kinds_of, receipts_of
 from _fast.leases import Leases
 from _fast.nesting import deeper_than
 from _fast.requests import RequestReader
@@ -59,6 +63,7 @@ __all__ = [
     "Dedupe",
     "Entry",
     "FrameReader",
+    "Handed",
     "Histogram",
     "Leases",
     "RequestReader",
@@ -66,19 +71,28 @@ __all__ = [
     "Written",
     "ack_frames",
     "ack_keys",
+    "any_in_ledger",
     "any_partition",
     "bytes_owed",
     "changes_of",
+    "claim_events",
     "deeper_than",
     "delivery_frames",
+    "entries_handed",
+    "entries_numbered",
     "entries_of",
     "envelope_bytes",
+    "hand_out",
     "hold",
     "http_answers",
     "identities_of",
+    "kinds_of",
     "lease_out",
     "let_go",
+    "let_go_handed",
     "plain_request",
+    "receipts_of",
+    "still_held",
     "stream_runs",
     "waiting_of",
 ]

@@ -32,6 +32,7 @@ cdef class Dedupe:
     cdef int64_t _evictions
 
     cdef Digest _digest(self, bytes identity) noexcept
+    cdef Digest _digest_of(self, const char* data, Py_ssize_t size) noexcept nogil
     cdef int32_t _find(self, Digest digest) noexcept nogil
     cdef int32_t _add(self, Digest digest, int64_t state) noexcept nogil
     cdef void _remove(self, int32_t index) noexcept nogil
@@ -39,6 +40,7 @@ cdef class Dedupe:
     cdef void _unlink(self, Order* order, int32_t index) noexcept nogil
     cdef void _use(self, int32_t index) noexcept nogil
     cdef void _land(self, int32_t index, int64_t seq) noexcept nogil
+    cdef void _prefetch(self, const Digest* digests, Py_ssize_t count) noexcept nogil
     cdef int64_t _claim(self, Digest digest, int64_t batch) noexcept nogil
     cdef int32_t _count_of(self, int64_t batch) noexcept nogil
     cdef int32_t _find_in_flight(self, bytes identity) except -1

@@ -16,4 +16,5 @@ cdef class RequestReader:
     cdef Py_ssize_t _requests_max
     cdef int _levels
 
-    cdef object _event(self, const Request* request, object received_at)
+    cdef object _event(self, const Request* request, object received_at, object envelope)
+    cdef object _bare(self, object to, object raw, object received_at)

@@ -33,3 +33,12 @@ class RequestReader(Generic[T]):
 
     def read_frames(self, frames: list[bytes], received_at: int) -> tuple[list[T], int]:
         """The events of the frames before the first one that `read` gives None for; and how many frames that is."""
+
+    def read_envelope(self, to: str, envelope: bytes, received_at: int) -> T | None:
+        """The event of an envelope without a request around it. It keeps these very bytes, with the space around."""
+
+    def read_pairs(self, pairs: list[object], received_at: int) -> tuple[list[T], list[str]] | None:
+        """The events of pairs of a stream and an envelope, and the stream of each run of them.
+
+        None when one of them is anything else, or is not plain.
+        """

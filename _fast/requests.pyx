@@ -38,15 +38,17 @@ from _fast.fields cimport (
     TYPE,
 )
 from _fast.json_walk cimport Place, skip_space
-from _fast.request_walk cimport Request, Span, is_ascii, is_complete, is_utc, number, read_request
+from _fast.request_walk cimport Request, Span, is_ascii, is_complete, is_utc, number, read_envelope, read_request
 
 cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         PyObject* (*tp_alloc)(PyTypeObject*, Py_ssize_t) except NULL
+    bint PyUnicode_IS_COMPACT_ASCII(object text) noexcept
     unsigned char* PyUnicode_1BYTE_DATA(object text) noexcept
     Py_ssize_t PyUnicode_GET_LENGTH(object text) noexcept
     void PyObject_GC_UnTrack(object value) noexcept
     PyObject* PyTuple_GET_ITEM(object items, Py_ssize_t index) noexcept
+    Py_ssize_t PyTuple_GET_SIZE(object items) noexcept
     object PyUnicode_New(Py_ssize_t length, Py_UCS4 largest)
 
 cdef enum:
@@ -58,6 +60,19 @@ cdef inline str text_of(Span span):
     cdef str text = PyUnicode_New(span.length, 0x7F)
     memcpy(PyUnicode_1BYTE_DATA(text), span.at, span.length)
     return text
+
+
+cdef inline void fill(object event, Py_ssize_t index, object value) noexcept:
+    """Set a field of a tuple that nobody has seen yet, and that has none there."""
+    Py_INCREF(value)
+    PyTuple_SET_ITEM(event, index, value)
+
+
+cdef inline void refill(object event, Py_ssize_t index, object value) noexcept:
+    """Set a field that has what the template has there, which therefore outlives it."""
+    cdef PyObject* old = PyTuple_GET_ITEM(event, index)
+    fill(event, index, value)
+    Py_DECREF(<object>old)
 
 
 cdef str emitted_at(Span ts):
@@ -119,47 +134,38 @@ cdef class RequestReader:
         self._requests_max = requests_max
         self._levels = levels
 
-    cdef object _event(self, const Request* request, object received_at):
-        """The event of a request that is complete; None when one of its names may not be one."""
+    cdef object _event(self, const Request* request, object received_at, object envelope):
+        """The event of a request that is complete; None when one of its names may not be one.
+
+        Its envelope is cut out of the request, if it is not at hand as bytes.
+        """
         if not is_complete(request, self._envelope_bytes_max) or not is_utc(request.ts):
             return None
         cdef tuple stream = self._streams.look_up(request.to)
         cdef tuple kind = self._types.look_up(request.type)
-        cdef PyObject* value
         cdef Py_ssize_t index
         if stream is None or kind is None:
             return None
         event_id = text_of(request.id)
-        envelope = PyBytes_FromStringAndSize(<const char*>request.envelope.at, request.envelope.length)
+        if envelope is None:
+            envelope = PyBytes_FromStringAndSize(<const char*>request.envelope.at, request.envelope.length)
         emitted = emitted_at(request.ts)
-        correlation = None if request.correlation.at == NULL else text_of(request.correlation)
-        partition = None if request.partition.at == NULL else text_of(request.partition)
         # As the constructor of a named tuple would do it, but without a call into Python.
         event = <object>(<PyTypeObject*>self._kind).tp_alloc(<PyTypeObject*>self._kind, FIELDS)
         Py_DECREF(event)  # it came as a new reference, and the cast made one more
         for index in range(FIELDS):
-            if index == STREAM:
-                value = PyTuple_GET_ITEM(stream, 0)
-            elif index == SOURCE_SYSTEM:
-                value = PyTuple_GET_ITEM(stream, 1)
-            elif index == TYPE:
-                value = PyTuple_GET_ITEM(kind, 0)
-            elif index == SOURCE_EVENT_ID:
-                value = <PyObject*>event_id
-            elif index == RECEIVED_AT:
-                value = <PyObject*>received_at
-            elif index == ENVELOPE:
-                value = <PyObject*>envelope
-            elif index == SOURCE_EMITTED_AT:
-                value = <PyObject*>emitted
-            elif index == CORRELATION_ID:
-                value = <PyObject*>correlation
-            elif index == PARTITION_KEY:
-                value = <PyObject*>partition
-            else:
-                value = PyTuple_GET_ITEM(self._template, index)
-            Py_INCREF(<object>value)
-            PyTuple_SET_ITEM(event, index, <object>value)
+            fill(event, index, <object>PyTuple_GET_ITEM(self._template, index))
+        refill(event, STREAM, <object>PyTuple_GET_ITEM(stream, 0))
+        refill(event, SOURCE_SYSTEM, <object>PyTuple_GET_ITEM(stream, 1))
+        refill(event, TYPE, <object>PyTuple_GET_ITEM(kind, 0))
+        refill(event, SOURCE_EVENT_ID, event_id)
+        refill(event, RECEIVED_AT, received_at)
+        refill(event, ENVELOPE, envelope)
+        refill(event, SOURCE_EMITTED_AT, emitted)
+        if request.correlation.at != NULL:
+            refill(event, CORRELATION_ID, text_of(request.correlation))
+        if request.partition.at != NULL:
+            refill(event, PARTITION_KEY, text_of(request.partition))
         PyObject_GC_UnTrack(event)  # texts and numbers form no cycles; looking for them took a fifth of the loop's time
         return event
 
@@ -172,7 +178,48 @@ cdef class RequestReader:
         at = read_request(skip_space(at, end), end, self._levels - 1, &request)
         if at == NULL or skip_space(at, end) != end:
             return None
-        return self._event(&request, received_at)
+        return self._event(&request, received_at, None)
+
+    cdef object _bare(self, object to, object raw, object received_at):
+        """The event of an envelope for a stream; None for what is not plain, or is neither a name nor bytes."""
+        cdef Request request
+        cdef Place at, end
+        if type(to) is not str or not PyUnicode_IS_COMPACT_ASCII(to) or type(raw) is not bytes:
+            return None
+        at = <Place>PyBytes_AS_STRING(raw)
+        end = at + PyBytes_GET_SIZE(raw)
+        if end - at > self._envelope_bytes_max or not is_valid(raw, at, end):
+            return None
+        request.to.at = PyUnicode_1BYTE_DATA(to)
+        request.to.length = PyUnicode_GET_LENGTH(to)
+        request.correlation.at = request.partition.at = NULL
+        request.seen = 0
+        at = skip_space(at, end)
+        if at == end:
+            return None
+        at = read_envelope(at, end, self._levels - 2, &request)  # as deep as in a request
+        if at == NULL or skip_space(at, end) != end:
+            return None
+        return self._event(&request, received_at, raw)
+
+    def read_envelope(self, to, envelope, received_at):
+        return self._bare(to, envelope, received_at)
+
+    def read_pairs(self, list pairs not None, received_at):
+        cdef list events = []
+        cdef list streams = []
+        cdef PyObject* last = NULL
+        for pair in pairs:
+            if type(pair) is not tuple or PyTuple_GET_SIZE(pair) != 2:
+                return None
+            event = self._bare(<object>PyTuple_GET_ITEM(pair, 0), <object>PyTuple_GET_ITEM(pair, 1), received_at)
+            if event is None:
+                return None
+            if PyTuple_GET_ITEM(event, STREAM) != last:
+                last = PyTuple_GET_ITEM(event, STREAM)
+                streams.append(<object>last)
+            events.append(event)
+        return events, streams
 
     def read_frames(self, list frames not None, received_at):
         cdef list events = []
@@ -216,7 +263,7 @@ cdef class RequestReader:
             at = read_request(skip_space(at, end), end, self._levels - 2, &request)
             if at == NULL or len(events) == self._requests_max:
                 return None
-            event = self._event(&request, received_at)
+            event = self._event(&request, received_at, None)
             if event is None:
                 return None
             events.append(event)

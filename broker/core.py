@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Protocol
 
 import msgspec
 
-from _fast import Entry
+from _fast import Entry, any_in_ledger
 from broker.admission.gate import Gate
 from broker.admission.quota import quota_for
 from broker.clock import Clock
@@ -30,7 +30,7 @@ from broker.scheduler.in_memory import DeferralsInMemory
 from broker.scheduler.recurring import Recurring
 from broker.scheduler.scheduler import Scheduler
 from broker.streams.ledger import GroupBook, Ledger, Row
-from broker.streams.memory import Durable, Intake
+from broker.streams.memory import Durable, Intake, Kinds
 from broker.streams.registry import Registry
 from broker.triggers.engine import Engine
 from broker.triggers.rule_set import RuleSet
@@ -75,7 +75,7 @@ class NoLedger:
 
     def processed(self, entries: list[Entry[Any, Any]]) -> None:
         """No sequence is of a ledger here."""
-        assert not any(entry.in_ledger for entry in entries), "a broker in memory has no event that belongs in a ledger"
+        assert not any_in_ledger(entries), "a broker in memory has no event that belongs in a ledger"
 
     def attempted(self, seq: int, attempts: int, first_attempt_at: int | None) -> None:  # noqa: ARG002 - as agreed
         """No sequence is of a ledger here."""
@@ -109,6 +109,7 @@ class Core:
         self.registry = Registry(streams, clock, self._store, book)
         self.intake = Intake(self._store, self.registry, config.journal.dedupe_entries)
         self.intake.on_events = self._offered
+        self.intake.is_watched = self._is_watched
         self.gate = Gate(self.intake, clock, self.registry.open)
         self.gate.quota = quota_for(config.auth, streams.per_stream_caps, clock)
         self.gate.is_in_memory = self.registry.is_in_memory
@@ -141,6 +142,9 @@ class Core:
             self.events_log.enqueued(events)
         self.views.take(events)
         self.tails.show(events)
+
+    def _is_watched(self, kinds: Kinds) -> bool:
+        return self.events_log is not None or self.tails.is_followed or self.views.want(kinds)
 
     def _make_scheduler(self) -> Scheduler:
         return Scheduler(DeferralsInMemory(), self.gate, self.clock, self.room)

@@ -1,14 +1,13 @@
 """The only way in: what does not pass here does not reach the journal."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from broker.admission.auth import Principal
 from broker.admission.quota import Quota
 from broker.clock import Clock
 from broker.contracts import courier
 from broker.contracts.inbound import InboundEvent
-from broker.contracts.json_bytes import check_depth, check_utf8
 from broker.errors import CourierError, Draining, StorageUnavailable
 from broker.journal.submission import Job
 
@@ -133,9 +132,26 @@ class Gate:
     def admit_envelope(self, principal: Principal, to: str, envelope: bytes) -> InboundEvent:
         """The same for an envelope that comes without a request around it."""
         self._check_open()
-        check_utf8(envelope)
-        check_depth(envelope, levels_around=1)  # what may come in one way must be able to come in by the other
-        return self._pass(principal, courier.parse_envelope(to, envelope, self._clock.wall_us()))
+        return self._pass(principal, courier.parse_bare(to, envelope, self._clock.wall_us()))
+
+    def admit_pairs(self, principal: Principal, pairs: list[Any]) -> list[InboundEvent] | None:
+        """The events of pairs of a stream and an envelope that are written plainly and may pass as a whole.
+
+        None says that they are to be admitted one by one, because it is not so sure, or a rate counts them.
+        """
+        if self.draining or self.quota is not None:
+            return None
+        found = courier.parse_plain_pairs(pairs, self._clock.wall_us())
+        if found is None:
+            return None
+        events, streams = found
+        try:
+            for stream in streams:
+                principal.check_stream(stream, "enqueue")
+                self._open_stream(stream)
+        except CourierError:
+            return None
+        return events
 
     def pass_event(
         self, principal: Principal, event: InboundEvent, *, device: str | None = None, durable: bool = False

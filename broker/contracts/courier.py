@@ -151,6 +151,21 @@ def id_of(request: bytes) -> str | None:
     return event_id if text_problem(event_id, EVENT_ID_BYTES_MAX) is None else None
 
 
+def parse_bare(to: str, raw: bytes, received_at: int) -> InboundEvent:
+    """The event of an envelope that comes without a request around it; raise InvalidRequest or InvalidEnvelope."""
+    event = _reader.read_envelope(to, raw, received_at)
+    if event is not None:
+        return event
+    check_utf8(raw)
+    check_depth(raw, levels_around=1)  # what may come in one way must be able to come in by the other
+    return parse_envelope(to, raw, received_at)
+
+
+def parse_plain_pairs(pairs: list[Any], received_at: int) -> tuple[list[InboundEvent], list[str]] | None:
+    """The events of pairs of a stream and an envelope, and their streams; None when one of them is not plain."""
+    return _reader.read_pairs(pairs, received_at)
+
+
 def parse_envelope(to: str, raw: bytes, received_at: int) -> InboundEvent:
     """An envelope for the stream `to`. Its bytes have passed `check_utf8` and `check_depth`."""
     if len(raw) > ENVELOPE_BYTES_MAX:

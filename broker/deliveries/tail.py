@@ -138,6 +138,11 @@ class Tails:
         finally:
             self._queues.discard(queue)
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether there is a follower."""
+        return bool(self._queues)
+
     def show(self, events: Iterable[tuple[int, InboundEvent]]) -> None:
         """Tell the followers of new events, in order."""
         if not self._queues:

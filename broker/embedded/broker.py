@@ -11,6 +11,7 @@ async with Broker.open("data") as broker:
 import asyncio
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,7 +23,7 @@ from broker.core import Core, DurableCore
 from broker.embedded.duplex import Duplex
 from broker.embedded.event import Envelope, Event, Receipt, encode, new_id
 from broker.embedded.pipe import Pipe
-from broker.embedded.producer import Producer, receipt
+from broker.embedded.producer import Producer, receipt, receipts_for
 from broker.embedded.reader import Ack, Reader
 from broker.errors import CourierError, Draining, InvalidRequest, StorageFailed, TooLarge, UnknownStream
 from broker.limits import COMMIT_BATCH_MAX, PIPE_WINDOW_DEFAULT, READER_CREDIT_DEFAULT
@@ -117,10 +118,17 @@ class Broker:
         has its `position` too, the others are kept, and to enqueue all of them again is harmless.
         """
         self._check_open()
+        given = list(islice(events, COMMIT_BATCH_MAX + 1))
+        admitted = self._producer.admit_many(given[:COMMIT_BATCH_MAX]) or self._admit_each(given[:COMMIT_BATCH_MAX])
+        if len(given) > COMMIT_BATCH_MAX:
+            raise TooLarge(f"more than {COMMIT_BATCH_MAX} events; split them")
+        if not admitted:
+            return []
+        return receipts_for(admitted, await self._producer.keep(admitted))
+
+    def _admit_each(self, events: Sequence[Event | tuple[str, Envelope]]) -> list[InboundEvent]:
         admitted: list[InboundEvent] = []
         for position, event in enumerate(events):
-            if position == COMMIT_BATCH_MAX:
-                raise TooLarge(f"more than {COMMIT_BATCH_MAX} events; split them")
             to, envelope = (event.to, event) if isinstance(event, Event) else event
             try:
                 raw = envelope.encode() if isinstance(envelope, Event) else encode(envelope)
@@ -128,17 +136,7 @@ class Broker:
             except CourierError as error:
                 error.detail["position"] = position
                 raise
-        if not admitted:
-            return []
-        receipts = await self._producer.keep(admitted)
-        answers: list[Receipt] = []
-        for position, kept in enumerate(admitted):
-            answer = receipt(kept, position, receipts)
-            if isinstance(answer, CourierError):
-                answer.detail["position"] = position
-                raise answer
-            answers.append(answer)
-        return answers
+        return admitted
 
     # Events out.
 

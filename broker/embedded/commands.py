@@ -70,6 +70,10 @@ def _alone(command: Command) -> None:
 async def _enqueue(duplex: "Duplex", command: Command) -> None:
     """`{"enqueue": {"to", "envelope"}}`, or an array of them, which are kept together."""
     _alone(command)
+    plain = duplex.producer.admit_frame(command.value)
+    if plain is not None and len(plain) <= NDJSON_LINES_MAX:
+        await duplex.keep(plain, command.number)
+        return
     events: list[InboundEvent] = []
     requests = courier.split_frame(command.value)
     if len(requests) > NDJSON_LINES_MAX:
@@ -105,17 +109,23 @@ async def _settle(duplex: "Duplex", command: Command) -> None:
         raise InvalidRequest(f"{command.name} needs a subscription; subscribe first")
     if frame.credit is not None:
         tap.grant(frame.credit)
+    if frame.ack is not None:
+        for key, error in tap.ack_many(frame.keys, frame.attempt):
+            _refuse(duplex, command, key, error)
+        return
     for key in frame.keys:
         try:
-            if frame.ack is not None:
-                tap.ack(key, frame.attempt)
-            elif frame.nack is not None:
+            if frame.nack is not None:
                 tap.nack(key, frame.delay_ms or 0, frame.attempt)
             else:
                 tap.extend(key, frame.lease_ms or 0, frame.attempt)
         except CourierError as error:
-            error.detail.setdefault("id" if isinstance(key, str) else "seq", key)
-            duplex.refuse(error, command.number)
+            _refuse(duplex, command, key, error)
+
+
+def _refuse(duplex: "Duplex", command: Command, key: str | int, error: CourierError) -> None:
+    error.detail.setdefault("id" if isinstance(key, str) else "seq", key)
+    duplex.refuse(error, command.number)
 
 
 async def _snapshot(duplex: "Duplex", command: Command) -> None:

@@ -1,28 +1,27 @@
 """An event as a program gets it: to be read, and to be answered."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from broker.embedded.tap import Tap
-from broker.streams.entry import Entry
+from _fast import Handed
+
+if TYPE_CHECKING:
+    from broker.embedded.tap import Tap
+    from broker.streams.stream import Stream
+    from broker.streams.subscription import Subscription
+
+    _Handed = Handed[Tap, Stream, Subscription]
+else:
+    _Handed = Handed
 
 _decode = msgspec.json.Decoder().decode
 
 
-class Delivery:
+class Delivery(_Handed):
     """A leased event. It is this reader's until it is acked, nacked, or its lease runs out."""
 
-    __slots__ = ("_entry", "_envelope", "_tap", "attempt", "settled")
-
-    def __init__(self, tap: Tap, entry: Entry) -> None:
-        self._tap = tap
-        self._entry = entry
-        self._envelope: dict[str, Any] | None = None
-        self.attempt = entry.attempt
-        """The number of this delivery of this event; 1 for the first since the broker was opened."""
-        self.settled = False
-        """Whether it was acked or nacked."""
+    __slots__ = ()
 
     @property
     def raw(self) -> bytes:
@@ -58,11 +57,6 @@ class Delivery:
     def stream(self) -> str:
         """The stream that it is from."""
         return self._entry.stream.name
-
-    @property
-    def held(self) -> bool:
-        """Whether it is still this reader's."""
-        return not self.settled and self._tap.holds(self._entry, self.attempt)
 
     async def ack(self) -> None:
         """It is done, and will not be delivered again. Raise LeaseNotHeld if it is not this reader's any more."""

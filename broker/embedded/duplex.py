@@ -103,6 +103,7 @@ class Duplex:
         if self.tap is not None:
             raise InvalidRequest(f"this pipe is subscribed to {self.tap.pattern} already; a pattern can take in more")
         self.tap = Tap(self._registry, pattern, window, self)
+        self.tap.open()
 
     async def keep(self, events: Sequence[InboundEvent], number: int) -> None:
         """Submit events together; an `enqueued` or an `error` follows for each, when it is known."""

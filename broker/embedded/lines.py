@@ -17,6 +17,8 @@ def on_one_line(envelope: bytes) -> bytes:
     """
     if b"\n" in envelope or b"\r" in envelope:
         envelope = envelope.translate(_LINE_BREAKS)
+    if envelope.isascii():  # the separators are not, and looking for them took most of the time of a delivery
+        return envelope
     for separator, escaped in _SEPARATORS:
         if separator in envelope:
             envelope = envelope.replace(separator, escaped)

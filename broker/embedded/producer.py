@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from _fast import receipts_of
 from broker.admission.auth import EVERY_SCOPE, LOCAL, Principal
 from broker.bus import EventBus
 from broker.config import Bus as BusConfig
@@ -32,6 +33,14 @@ class Producer:
         """An event that may pass; raise the CourierError that says why not."""
         return self._core.gate.admit_envelope(HOST, to, envelope)
 
+    def admit_many(self, pairs: list[Any]) -> list[InboundEvent] | None:
+        """Events that may pass, from streams with their envelopes; None when they are to be admitted one by one."""
+        return self._core.gate.admit_pairs(HOST, pairs)
+
+    def admit_frame(self, frame: bytes) -> list[InboundEvent] | None:
+        """The events of a request or of an array of them; None when they are to be admitted one by one."""
+        return self._core.gate.admit_frame(HOST, frame)
+
     def admit_request(self, request: bytes) -> InboundEvent:
         """The same for `{"to", "envelope"}`."""
         return self._core.gate.admit(HOST, request)
@@ -58,24 +67,16 @@ class Producer:
 
         Events in memory are kept at once: no future is made for them.
         """
-        outcomes: list[Any] = []
-        answer: asyncio.Future[None] | None = None
-
-        def done(outcome: Any) -> None:
-            outcomes.append(outcome)
-            if answer is not None and not answer.done():
-                answer.set_result(None)
-
-        await self.submit(events, done)
-        if not outcomes:
-            answer = asyncio.get_running_loop().create_future()
-            await answer
-        else:
-            await self._turns.step()
-        (outcome,) = outcomes
-        if isinstance(outcome, Exception):
-            raise outcome
-        receipts: Receipts = outcome
+        answer = _Answer()
+        await self.submit(events, answer.take)
+        if answer.outcome is None:
+            answer.waiting = asyncio.get_running_loop().create_future()
+            await answer.waiting
+        elif self._turns.is_over(len(events)):
+            await self._turns.pause()
+        if isinstance(answer.outcome, Exception):
+            raise answer.outcome
+        receipts: Receipts = answer.outcome
         return receipts
 
     def bus(self, config: BusConfig) -> EventBus:
@@ -96,6 +97,33 @@ class Producer:
         while self._unanswered:
             self._progress.clear()
             await self._progress.wait()
+
+
+class _Answer:
+    """What became of a submission, for the one who waits for it."""
+
+    __slots__ = ("outcome", "waiting")
+
+    def __init__(self) -> None:
+        self.outcome: Any = None
+        self.waiting: asyncio.Future[None] | None = None
+
+    def take(self, outcome: Any) -> None:
+        """It is known."""
+        self.outcome = outcome
+        if self.waiting is not None and not self.waiting.done():
+            self.waiting.set_result(None)
+
+
+def receipts_for(events: Sequence[InboundEvent], receipts: Receipts) -> list[Receipt]:
+    """What became of events; raise the error of the first one that was refused, with its position."""
+    answers = receipts_of(Receipt, events, list(receipts.seqs), receipts.duplicates)
+    if answers is None:
+        position = receipts.seqs.index(0)
+        refusal = receipts.refusal(position)
+        refusal.detail["position"] = position
+        raise refusal
+    return answers
 
 
 def receipt(event: InboundEvent, position: int, receipts: Receipts) -> Receipt | CourierError:

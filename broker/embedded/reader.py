@@ -2,18 +2,19 @@
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import Literal
 
+from _fast import Ring, entries_handed, hand_out, still_held
 from broker.embedded.delivery import Delivery
 from broker.embedded.tap import Tap, check_group, check_pattern, check_window
 from broker.embedded.turns import Turns
-from broker.errors import CourierError, InvalidRequest, LeaseNotHeld, StorageFailed
+from broker.errors import InvalidRequest, LeaseNotHeld, StorageFailed
 from broker.limits import READER_CREDIT_DEFAULT
 from broker.streams.entry import Entry
 from broker.streams.registry import Registry
+from broker.streams.subscription import Subscription
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,8 @@ class Reader:
         self._on_start = on_start
         self._on_end = on_end
         self._tap: Tap | None = None
-        self._arrived: deque[tuple[Entry, int]] = deque()
+        self._arrived: Ring[Delivery] = Ring(credit)
+        """What was delivered and is not taken yet, which is no more than the credit."""
         self._ready = asyncio.Event()
         self._asked_beyond: list[Delivery] = []
         """With automatic acks: what was handed out and is acked when more is asked for."""
@@ -75,6 +77,7 @@ class Reader:
             await self._registry.join_group(self._pattern, self._group, from_start=self._from_start)
         self._on_start(self)
         self._tap = Tap(self._registry, self._pattern, self._credit, self, self._group)
+        self._tap.open()
         return self
 
     async def __aexit__(
@@ -92,16 +95,17 @@ class Reader:
         self._failure = failure
         self._ready.set()
         if self._tap is not None:
-            unread = {entry for entry, attempt in self._arrived if self._tap.holds(entry, attempt)}
-            self._arrived.clear()
-            self._tap.leave(unread)
+            unread = still_held(self._take_off(len(self._arrived)))
+            self._tap.leave(set(entries_handed(unread)))
         self._on_end(self)
 
     # Deliveries.
 
     def deliver(self, entries: list[Entry]) -> None:
         """Take leased events from the streams."""
-        self._arrived.extend((entry, entry.attempt) for entry in entries)
+        tap = self._entered()
+        taken = self._arrived.push_many(hand_out(Delivery, tap, tap.place, entries))
+        assert taken == len(entries), "no more is delivered than there is credit for"
         self._ready.set()
 
     def __aiter__(self) -> "Reader":
@@ -124,8 +128,9 @@ class Reader:
         if not self._ended:
             self._ack_handed_out()
             tap.consumed(self._handed_out)
-            self._handed_out = 0
-        await self._turns.step()
+        handed_out, self._handed_out = self._handed_out, 0
+        if self._turns.is_over(handed_out):
+            await self._turns.pause()
         while not self._ended:
             if taken := self._take_arrived(tap, limit):
                 return taken
@@ -141,8 +146,14 @@ class Reader:
 
     async def ack_many(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Ack all of them; those that were not held any more, and will come again."""
+        return self._settle(list(deliveries))
+
+    def _settle(self, deliveries: list[Delivery]) -> list[Delivery]:
+        lost = None if self._tap is None else self._tap.ack_handed(deliveries)
+        if lost is not None:
+            return lost
         lost = []
-        for delivery in deliveries:
+        for delivery in deliveries:  # some are those of another reader
             try:
                 delivery.settle()
             except LeaseNotHeld:
@@ -157,25 +168,28 @@ class Reader:
     def _take_arrived(self, tap: Tap, limit: int) -> list[Delivery]:
         taken: list[Delivery] = []
         while self._arrived and len(taken) < limit:
-            entry, attempt = self._arrived.popleft()
-            if tap.holds(entry, attempt):
-                taken.append(Delivery(tap, entry))
-            else:
-                tap.consumed(1)
+            arrived = self._take_off(limit - len(taken))
+            held = still_held(arrived)
+            taken = taken + held if taken else held
+            if len(held) < len(arrived):
+                tap.consumed(len(arrived) - len(held))
         self._handed_out += len(taken)
         if self._auto:
             self._asked_beyond = taken
         return taken
 
     def _ack_handed_out(self) -> None:
+        if not self._asked_beyond:
+            return
         handed_out, self._asked_beyond = self._asked_beyond, []
-        for delivery in handed_out:
-            if delivery.settled:
-                continue
-            try:
-                delivery.settle()
-            except CourierError as error:
-                log.warning("%r was done, but its ack came too late, and it will come again: %s", delivery, error)
+        for delivery in self._settle([delivery for delivery in handed_out if not delivery.settled]):
+            error = Subscription.not_held(delivery.seq)
+            log.warning("%r was done, but its ack came too late, and it will come again: %s", delivery, error)
+
+    def _take_off(self, limit: int) -> list[Delivery]:
+        arrived = self._arrived.pop_many(limit)
+        self._arrived.release(len(arrived))
+        return arrived
 
 
 class _Batches:

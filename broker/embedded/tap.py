@@ -6,14 +6,18 @@ holds at most its window.
 """
 
 from collections.abc import Container
+from typing import TYPE_CHECKING
 
 from broker.contracts.names import stream_pattern_problem
-from broker.errors import InvalidRequest
+from broker.errors import CourierError, InvalidRequest
 from broker.limits import CREDIT_MAX
 from broker.streams.entry import Entry
 from broker.streams.groups import group_name_problem
 from broker.streams.registry import Registry
-from broker.streams.subscription import Subscriber
+from broker.streams.subscription import Subscriber, Subscription
+
+if TYPE_CHECKING:
+    from broker.embedded.delivery import Delivery
 
 
 def check_pattern(pattern: str) -> None:
@@ -44,9 +48,12 @@ class Tap:
         self._window = window
         self._consumed = 0
         self.pattern = pattern
-        self._place = registry.subscribe(pattern, subscriber, group)
-        if window is not None:
-            registry.grant(self._place, window)
+        self.place: Subscription = registry.subscribe(pattern, subscriber, group)
+
+    def open(self) -> None:
+        """Let the first events come, as many as the window has."""
+        if self._window is not None:
+            self._registry.grant(self.place, self._window)
 
     def consumed(self, count: int) -> None:
         """The reader is through with so many deliveries, and wants others in their place."""
@@ -55,30 +62,38 @@ class Tap:
         self._consumed += count
         if self._consumed * 2 >= self._window:
             refill, self._consumed = self._consumed, 0
-            self._registry.grant(self._place, refill)
+            self._registry.grant(self.place, refill)
 
     def grant(self, credit: int) -> None:
         """Let so many events more come; raise InvalidRequest where credit follows the reader."""
         if self._window is not None:
             raise InvalidRequest("this subscription has a window: its credit follows what is read, and is not granted")
-        self._registry.grant(self._place, credit)
+        self._registry.grant(self.place, credit)
 
     def holds(self, entry: Entry, attempt: int) -> bool:
         """Whether a delivery still stands: its lease may have run out while it waited to be read."""
-        return entry.holder is self._place and entry.attempt == attempt
+        return entry.holder is self.place and entry.attempt == attempt
 
     def ack(self, key: str | int, attempt: int | None = None) -> None:
         """As `Registry.ack`."""
-        self._registry.ack(self._place, key, attempt)
+        self._registry.ack(self.place, key, attempt)
+
+    def ack_many(self, keys: list[str | int], attempt: int | None = None) -> list[tuple[str | int, CourierError]]:
+        """As `Registry.ack_many`."""
+        return self._registry.ack_many(self.place, keys, attempt)
+
+    def ack_handed(self, deliveries: "list[Delivery]") -> "list[Delivery] | None":
+        """As `Registry.ack_handed`."""
+        return self._registry.ack_handed(self.place, deliveries)
 
     def nack(self, key: str | int, delay_ms: int = 0, attempt: int | None = None) -> None:
         """As `Registry.nack`."""
-        self._registry.nack(self._place, key, delay_ms, attempt)
+        self._registry.nack(self.place, key, delay_ms, attempt)
 
     def extend(self, key: str | int, lease_ms: int, attempt: int | None = None) -> None:
         """As `Registry.extend`."""
-        self._registry.extend(self._place, key, lease_ms, attempt)
+        self._registry.extend(self.place, key, lease_ms, attempt)
 
     def leave(self, unread: Container[Entry]) -> None:
         """Give everything back. What was never read does not count as an attempt."""
-        self._registry.unsubscribe(self._place, unread)
+        self._registry.unsubscribe(self.place, unread)

@@ -6,8 +6,9 @@ tail of its stream, or makes it a dead letter; a delayed event waits in the same
 
 import asyncio
 import logging
+from typing import Any, TypeVar
 
-from _fast import Leases, lease_out
+from _fast import Handed, Leases, lease_out
 from broker.clock import Clock
 from broker.limits import LEASES_MAX
 from broker.streams.catch_up import CatchUp
@@ -18,6 +19,8 @@ from broker.streams.stream import Stream
 from broker.streams.subscription import Subscription
 
 log = logging.getLogger(__name__)
+
+D = TypeVar("D", bound=Handed[Any, Any, Any])
 
 Pairs = tuple[list[Entry], list[Subscription]]
 """Events that may go out, and who is to have each."""
@@ -105,6 +108,19 @@ class Dispatcher:
         for stream, ended in by_stream.items():
             stream.in_flight -= len(ended)
         return list(by_stream.items()), lost
+
+    def let_go_handed(
+        self, subscription: Subscription, deliveries: list[D]
+    ) -> tuple[dict[Stream, list[Entry]], list[D]] | None:
+        """End the leases of what was handed out: what that was, by stream, and which deliveries are not held any more.
+
+        None, with nothing changed, when not all of them were handed out for this subscription.
+        """
+        found = subscription.let_go_handed(deliveries, self._leases)
+        if found is not None:
+            for stream, ended in found[0].items():
+                stream.in_flight -= len(ended)
+        return found
 
     def feed_starved(self) -> None:
         """Some leases may be free again: give them to those who wait, in the order in which they came."""

@@ -12,12 +12,15 @@ often as a chain of rules changes between the two.
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from _fast import Dedupe, identities_of, stream_runs
+from _fast import Dedupe, claim_events, kinds_of
 from broker.contracts.inbound import InboundEvent
 from broker.errors import CourierError, OverQuota
 from broker.journal.submission import Job, Receipts
 from broker.streams.entry import MEMORY_SEQ_FIRST
 from broker.streams.registry import Registry
+
+Kinds = list[tuple[str, str]]
+"""The stream and the type of each run of events."""
 
 _BATCH = 1
 """An identity is in flight within one call only, so one number does for all."""
@@ -45,11 +48,13 @@ class Intake:
         self._registry = registry
         self._dedupe: Dedupe | None = Dedupe(dedupe_entries) if registry.rule_book.any_in_memory else None
         self._next_seq = MEMORY_SEQ_FIRST
-        self._new: list[tuple[int, InboundEvent]] = []
-        """New events in memory of which nobody was told yet."""
+        self._new: list[tuple[list[int], Sequence[InboundEvent], Kinds]] = []
+        """New events in memory of which nobody was told yet, with their sequences."""
         self.duplicates = 0
         self.on_events: Callable[[list[tuple[int, InboundEvent]]], None] = lambda _events: None
         """Told of new events that are only in memory, in order, before their producers are."""
+        self.is_watched: Callable[[Kinds], bool] = lambda _kinds: True
+        """Whether somebody wants to be told of events of these streams and types: else nothing is made ready for it."""
 
     def submit_events(
         self,
@@ -66,32 +71,33 @@ class Intake:
         if self._dedupe is None or not events:
             self._journal.submit_events(events, done, causes, job, effects)
             return
-        kinds = {name: self._registry.open(name).rules.in_memory for name in {event.stream for event in events}}
-        in_memory = [kinds[event.stream] for event in events]
-        if all(in_memory) and not causes and job is None:
-            done(self._offered(events))
-        elif any(in_memory):
+        kinds = kinds_of(events)
+        memory = {stream: self._registry.open(stream).rules.in_memory for stream, _ in kinds}
+        if all(memory.values()) and not causes and job is None:
+            done(self._offered(events, kinds))
+        elif any(memory.values()):
+            in_memory = [memory[event.stream] for event in events]
             _Mixture(events, causes, in_memory, done, self._journal, self._offer, self._rise).start(job, effects)
         else:
             self._journal.submit_events(events, done, causes, job, effects)
 
-    def _offered(self, events: Sequence[InboundEvent]) -> Receipts:
+    def _offered(self, events: Sequence[InboundEvent], kinds: Kinds) -> Receipts:
         """Put events that are only in memory into their streams; the usual case, without a mixture's book-keeping."""
-        return self._offered_together(events) or self._offered_each(events)
+        return self._offered_together(events, kinds) or self._offered_each(events)
 
-    def _offered_together(self, events: Sequence[InboundEvent]) -> Receipts | None:
+    def _offered_together(self, events: Sequence[InboundEvent], kinds: Kinds) -> Receipts | None:
         """New events of one stream that has room for them, in one step; None, and nothing changed, for others."""
         assert self._dedupe is not None
-        seqs = list(range(self._next_seq, self._next_seq + len(events)))
-        new = list(zip(seqs, events, strict=True))
-        if len(stream_runs(new)) > 1:
+        if len(kinds) > 1 and len(dict(kinds)) > 1:
             return None
-        answers = self._dedupe.claim_many(identities_of(events), _BATCH)
-        if len(answers) < len(events) or any(answers) or not self._registry.offer(new):
+        if not claim_events(events, self._dedupe, _BATCH):
+            return None
+        seqs = list(range(self._next_seq, self._next_seq + len(events)))
+        if not self._registry.offer(events, seqs):
             self._dedupe.abort_batch(_BATCH)
             return None
         self._dedupe.commit_batch(_BATCH, self._next_seq)
-        self._new += new
+        self._new.append((seqs, events, kinds))
         self._next_seq += len(events)
         self._rise()
         return Receipts(seqs, {})
@@ -114,7 +120,11 @@ class Intake:
     def _rise(self) -> None:
         """Let what was offered rise to those who look at it, and to its consumers."""
         new, self._new = self._new, []
-        self.on_events(new)
+        watched = [
+            pair for seqs, events, kinds in new if self.is_watched(kinds) for pair in zip(seqs, events, strict=True)
+        ]
+        if watched:
+            self.on_events(watched)
         self._registry.pump_offered()
 
     def _offer(self, event: InboundEvent) -> tuple[int, CourierError | None]:
@@ -125,7 +135,7 @@ class Intake:
         if known:
             self.duplicates += 1
             return -known, None
-        if not self._registry.offer([(self._next_seq, event)]):
+        if not self._registry.offer((event,), [self._next_seq]):
             self._dedupe.abort(identity)
             return 0, OverQuota(
                 f"stream {event.stream} is full: it holds streams.maxDepth events; let its consumers catch up, "
@@ -133,7 +143,7 @@ class Intake:
                 stream=event.stream,
             )
         self._dedupe.commit(identity, self._next_seq)
-        self._new.append((self._next_seq, event))
+        self._new.append(([self._next_seq], (event,), [(event.stream, event.type)]))
         self._next_seq += 1
         return self._next_seq - 1, None
 

@@ -32,6 +32,8 @@ class Rate:
         return self._decayed(now_ms) / RATE_SECONDS
 
     def _decayed(self, now_ms: int) -> float:
+        if now_ms == self._at_ms:  # of many that come in a millisecond, all but the first
+            return self._level
         return self._level * math.exp((self._at_ms - now_ms) / (RATE_SECONDS * 1000))
 
 

@@ -5,10 +5,10 @@ each event. Deliveries and their leases are the dispatcher's.
 """
 
 import logging
-from collections.abc import Callable, Container, Iterable
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any, TypeVar
 
-from _fast import stream_runs
+from _fast import Handed, stream_runs
 from broker.clock import Clock
 from broker.config import Streams as StreamsConfig
 from broker.contracts.inbound import InboundEvent
@@ -27,6 +27,8 @@ from broker.streams.stream import Stream
 from broker.streams.subscription import Subscriber, Subscription
 
 log = logging.getLogger(__name__)
+
+D = TypeVar("D", bound=Handed[Any, Any, Any])
 
 
 class Registry:
@@ -129,16 +131,17 @@ class Registry:
         stream.pending -= count
         stream.counters.count_dead(count)
 
-    def offer(self, events: list[tuple[int, InboundEvent]]) -> bool:
+    def offer(self, events: Sequence[InboundEvent], seqs: list[int]) -> bool:
         """Take events of one stream that are only in memory, all of them, or none: True if they were taken.
 
         None are when the stream has no room for all, or a group's copy of it has not. `pump_offered` delivers them.
         """
-        copies = self.open(events[0][1].stream).copies()
-        if any(copy.room < len(events) for copy in copies):
-            return False
+        copies = self.open(events[0].stream).copies()
         for copy in copies:
-            copy.offer(events)
+            if copy.room < len(events):
+                return False
+        for copy in copies:
+            copy.offer(events, seqs)
             self._offered[copy] = self._offered.get(copy, 0) + len(events)
         return True
 
@@ -265,9 +268,23 @@ class Registry:
             return self._ack_each(subscription, keys, attempt)
         by_stream, lost = found
         for stream, entries in by_stream:
-            self._done(stream, entries)
+            self._done_in_order(stream, entries)
         self._after([stream for stream, _ in by_stream])
         return [(seq, subscription.not_held(seq)) for seq in lost]
+
+    def ack_handed(self, subscription: Subscription, deliveries: list[D]) -> list[D] | None:
+        """The same for what was handed out, each under its attempt; those that are not held any more.
+
+        None, with nothing changed, when not all of them were handed out for this subscription.
+        """
+        found = self._dispatcher.let_go_handed(subscription, deliveries)
+        if found is None:
+            return None
+        by_stream, lost = found
+        for stream, entries in by_stream.items():
+            self._done_in_order(stream, entries)
+        self._after(by_stream)
+        return lost
 
     def _ack_each(
         self, subscription: Subscription, keys: list[str | int], attempt: int | None
@@ -295,6 +312,15 @@ class Registry:
                 self._dispatcher.observer.acked(entry)
         stream.settle(entries)
         stream.ledger.processed(entries)
+
+    def _done_in_order(self, stream: Stream, entries: list[Entry]) -> None:
+        """The same for many; what follows each in its partition goes out in their order."""
+        if stream.partitions is None:
+            self._done(stream, entries)
+            return
+        for entry in entries:
+            self._done(stream, [entry])
+            self._dispatcher.pump(stream)
 
     def _after(self, touched: Iterable[Stream]) -> None:
         """Places have become free."""

@@ -15,7 +15,7 @@ it in. The stream does not know who is listening: a subscriber is anything with 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from _fast import Counters, Credits, Ring, any_partition, entries_of, envelope_bytes
+from _fast import Counters, Credits, Ring, any_partition, entries_numbered, entries_of, envelope_bytes
 from broker.contracts.bus import CONTRACT
 from broker.contracts.inbound import InboundEvent
 from broker.contracts.origin import origin_of_event
@@ -98,11 +98,11 @@ class Stream:
         self.behind = taken < len(events)
         return count
 
-    def offer(self, events: list[tuple[int, InboundEvent]]) -> None:
+    def offer(self, events: Sequence[InboundEvent], seqs: list[int]) -> None:
         """Take events that are nowhere else; there must be room for them."""
-        taken = self._take_in(entries_of(self, events, CONTRACT, origin_of_event))
+        taken = self._take_in(entries_numbered(self, events, seqs, CONTRACT, origin_of_event))
         assert taken == len(events), "who offers looks at the room first"
-        self._count(taken, events[-1][1].received_at)
+        self._count(taken, events[-1].received_at)
 
     def _count(self, came: int, received_at: int) -> None:
         self.pending += came

@@ -10,14 +10,16 @@ another. Rejected: the whole credit in each line, which would deliver it many ti
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
-from _fast import Leases, hold, let_go
+from _fast import Handed, Leases, hold, let_go, let_go_handed
 from broker.contracts.names import pattern_matches
 from broker.errors import InvalidRequest, LeaseNotHeld
 from broker.limits import CREDIT_MAX
 from broker.streams.entry import Entry
 from broker.streams.stream import Stream
+
+D = TypeVar("D", bound=Handed[Any, Any, Any])
 
 
 class Subscriber(Protocol):
@@ -171,6 +173,20 @@ class Subscription:
         if found is not None and self._by_id is not None:
             for entry in found[0]:
                 self._forget_id(entry)
+        return found
+
+    def let_go_handed(
+        self, deliveries: list[D], leases: Leases[Entry]
+    ) -> tuple[dict[Stream, list[Entry]], list[D]] | None:
+        """The same for what was handed out, by stream, and the deliveries that are not held under their attempt.
+
+        None, with nothing changed, when not all of them were handed out for this subscription.
+        """
+        found = let_go_handed(self.entries, deliveries, self, leases)
+        if found is not None and self._by_id is not None:
+            for entries in found[0].values():
+                for entry in entries:
+                    self._forget_id(entry)
         return found
 
     def _forget_id(self, entry: Entry) -> None:

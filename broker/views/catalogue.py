@@ -1,6 +1,6 @@
 """Every view by its name: fed together, loaded together, closed together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from broker.config import Views as ViewsConfig
 from broker.contracts.inbound import InboundEvent
@@ -79,6 +79,14 @@ class Views:
         """Bring every view to where the ledger is."""
         for store in self._stores.values():
             await store.load()
+
+    def want(self, kinds: Iterable[tuple[str, str]]) -> bool:
+        """Whether some view is about events of one of these streams and types."""
+        for stream, kind in kinds:
+            for view in self._views.values():
+                if view.rule.key_of(stream, kind) is not None:
+                    return True
+        return False
 
     def take(self, events: Sequence[tuple[int, InboundEvent]]) -> None:
         """Take the new events of a group commit, or of streams in memory, in order."""
