@@ -38,7 +38,6 @@ MODULES = (
     "credits",
     "dedupe",
     "entries",
-    "frames",
     "handed",
     "heads",
     "histogram",
@@ -47,6 +46,7 @@ MODULES = (
     "nesting",
     "requests",
     "ring",
+    "texts",
 )
 
 

@@ -9,7 +9,7 @@
     handed    what a reader in this process was handed, and what it still holds of that
     counters  how many came, went out, were answered and died?
     histogram how long did it take, in the middle and at the worst?
-    frames    which texts did a WebSocket's client send, and which events do they acknowledge?
+    texts     which texts did a WebSocket's client send, and which events do they acknowledge?
     heads     what does this HTTP request ask for, if it is written plainly?
     requests  which events are in this frame, if it is written plainly?
     nesting   is this JSON nested too deep, and where?
@@ -42,7 +42,6 @@ from _fast.entries import (
     stream_runs,
     waiting_of,
 )
-from _fast.frames import FrameReader, ack_keys
 from _fast.handed import Handed, entries_handed, hand_out, let_go_handed, still_held
 from _fast.heads import bytes_owed, plain_request
 from _fast.histogram import Histogram
@@ -51,6 +50,7 @@ from _fast.leases import Leases
 from _fast.nesting import deeper_than
 from _fast.requests import RequestReader
 from _fast.ring import Ring
+from _fast.texts import FrameReader, ack_keys
 
 __all__ = [
     "COMMIT_EXTENSION",

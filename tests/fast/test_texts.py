@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import _fast
-from tests.fast import frames_model
+from tests.fast import texts_model
 
 MASK = b"\x12\x34\x56\x78"
 MAX = 100_000
@@ -19,7 +19,7 @@ MAX = 100_000
 @pytest.fixture(params=["compiled", "model"])
 def frames(request: pytest.FixtureRequest) -> Any:
     """The module that has both."""
-    return _fast if request.param == "compiled" else frames_model
+    return _fast if request.param == "compiled" else texts_model
 
 
 def frame(data: bytes, kind: int = 0x81, mask: bytes = MASK) -> bytes:
@@ -117,7 +117,7 @@ FRAMES = st.one_of(
 @given(st.lists(FRAMES, max_size=12).map(b"".join), st.lists(st.integers(0, 300), max_size=6), st.integers(1, 140))
 def test_any_bytes_in_any_pieces_are_read_as_by_the_model(sent: bytes, cuts: list[int], longest: int) -> None:
     edges = sorted({0, len(sent), *(cut for cut in cuts if cut < len(sent))})
-    compiled, model = _fast.FrameReader(longest), frames_model.FrameReader(longest)
+    compiled, model = _fast.FrameReader(longest), texts_model.FrameReader(longest)
     for start, end in pairwise(edges):
         assert compiled.take(sent[start:end]) == model.take(sent[start:end])
         assert (compiled.is_plain, compiled.held_bytes) == (model.is_plain, model.held_bytes)
@@ -194,7 +194,7 @@ PIECES = st.lists(st.sampled_from([b"{", b"}", b'"ack"', b":", b"[", b"]", b",",
 
 @given(st.lists(PIECES.map(b"".join), max_size=4), st.integers(0, 3), st.integers(0, 3))
 def test_any_texts_acknowledge_what_the_model_says(texts: list[bytes], first: int, keys_max: int) -> None:
-    assert _fast.ack_keys(texts, first, keys_max) == frames_model.ack_keys(texts, first, keys_max)
+    assert _fast.ack_keys(texts, first, keys_max) == texts_model.ack_keys(texts, first, keys_max)
 
 
 @pytest.mark.parametrize(("texts", "first"), [(["{}"], 0), ([None], 0), ([], -1)])
