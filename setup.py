@@ -38,6 +38,7 @@ MODULES = (
     "credits",
     "dedupe",
     "entries",
+    "frames",
     "histogram",
     "leases",
     "nesting",

@@ -4,7 +4,8 @@
     ring      the events of one stream that wait for a subscriber, in order
     credits   whose turn is it, among the subscribers that have room?
     leases    which deliveries are out, and which of them have run out of time?
-    entries   one event on its way to a consumer; many of them leased, framed and let go at once
+    entries   one event on its way to a consumer; many of them leased, held and let go at once
+    frames    what are these deliveries, as frames?
     counters  how many came, went out, were answered and died?
     histogram how long did it take, in the middle and at the worst?
     requests  which events are in this frame, if it is written plainly?
@@ -28,7 +29,6 @@ from _fast.entries import (
     Entry,
     any_partition,
     changes_of,
-    delivery_frames,
     entries_of,
     envelope_bytes,
     hold,
@@ -38,6 +38,7 @@ from _fast.entries import (
     stream_runs,
     waiting_of,
 )
+from _fast.frames import delivery_frames
 from _fast.histogram import Histogram
 from _fast.leases import Leases
 from _fast.nesting import deeper_than

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import _fast
-from tests.fast import models
+from tests.fast import entries_model, models
 
 settings.register_profile(
     "ci",
@@ -52,3 +52,9 @@ credit = _both("Credits")
 histogram = _both("Histogram")
 counters = _both("Counters")
 deeper_than = _both("deeper_than")
+
+
+@pytest.fixture(params=["compiled"] if PROFILE == "emulated" else ["compiled", "model"])
+def entries(request: pytest.FixtureRequest) -> Any:
+    """Entries and all that is done with them, as the names of a module: the compiled ones, then their model."""
+    return _fast if request.param == "compiled" else entries_model
