@@ -38,6 +38,7 @@ MODULES = (
     "credits",
     "dedupe",
     "entries",
+    "frames",
     "handed",
     "heads",
     "histogram",

@@ -5,8 +5,9 @@
     credits   whose turn is it, among the subscribers that have room?
     leases    which deliveries are out, and which of them have run out of time?
     intake    many events in memory: claimed, made entries of, and answered with receipts
-    entries   one event on its way to a consumer; many of them leased, framed and let go at once
+    entries   one event on its way to a consumer; many of them leased, held and let go at once
     handed    what a reader in this process was handed, and what it still holds of that
+    frames    what are these deliveries, as frames?
     counters  how many came, went out, were answered and died?
     histogram how long did it take, in the middle and at the worst?
     texts     which texts did a WebSocket's client send, and which events do they acknowledge?
@@ -32,16 +33,15 @@ from _fast.entries import (
     Entry,
     any_partition,
     changes_of,
-    delivery_frames,
     entries_of,
     envelope_bytes,
     hold,
-    identities_of,
     lease_out,
     let_go,
     stream_runs,
     waiting_of,
 )
+from _fast.frames import delivery_frames
 from _fast.handed import Handed, entries_handed, hand_out, let_go_handed, still_held
 from _fast.heads import bytes_owed, plain_request
 from _fast.histogram import Histogram
@@ -85,7 +85,6 @@ __all__ = [
     "hand_out",
     "hold",
     "http_answers",
-    "identities_of",
     "kinds_of",
     "lease_out",
     "let_go",

@@ -12,7 +12,6 @@ from _fast.cells cimport Cell
 cdef extern from "sha256.h":
     enum:
         COURIER_LANES
-    bint courier_sha256_has_instructions() noexcept nogil
     void courier_sha256_one(const unsigned char* text, size_t length, unsigned char* digest) noexcept nogil
     void courier_sha256_four(const unsigned char* const* texts, const size_t* lengths, unsigned char* const* digests) noexcept nogil
 
@@ -37,8 +36,8 @@ cdef class Cells:
         return 0
 
     cdef void hash_missing(self, Py_ssize_t text, Py_ssize_t digest, bint in_lanes) noexcept nogil:
-        """Where the column `digest` is NULL and `text` is not, put the SHA-256 of `text` there. In lanes if the processor has no
-        instructions for it, or if that is asked for."""
+        """Where the column `digest` is NULL and `text` is not, put the SHA-256 of `text` there: in lanes, or one by one, for which
+        the processor must have instructions."""
         cdef const unsigned char* texts[COURIER_LANES]
         cdef size_t lengths[COURIER_LANES]
         cdef unsigned char* digests[COURIER_LANES]
@@ -47,7 +46,6 @@ cdef class Cells:
         cdef int lane
         cdef int lanes = 0
         cdef Cell* cells
-        in_lanes = in_lanes or not courier_sha256_has_instructions()
         for row in range(self.rows):
             cells = self.cells + row * self.columns
             if cells[digest].kind != KIND_NULL or cells[text].kind < KIND_TEXT:

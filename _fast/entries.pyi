@@ -20,6 +20,8 @@ client that reads numbers as doubles still reads them exactly."""
 class Entry(Generic[S, H]):
     """An event of a stream, from the moment it waits in the ring until it is acknowledged.
 
+    A sequence that is negative, or no plain int, is refused, and so is a time that is none.
+
     `attempt` counts its deliveries, and fences the answers to them. `lease` is the key of its lease while it
     has one; every delivery has a new one, so that two streams, or two copies of one event, never share one.
     """
@@ -75,9 +77,6 @@ def entries_of(
 ) -> list[Entry[S, Any]]:
     """An entry for each event; those of the contract `with_origin` get what `origin_of` says."""
 
-def identities_of(events: Sequence[tuple[Any, ...]]) -> list[bytes]:
-    """The identity of each event: its source and its id, with a NUL between."""
-
 def envelope_bytes(entries: list[Entry[S, H]]) -> int:
     """How long their envelopes are, together."""
 
@@ -94,15 +93,17 @@ def lease_out(
     latency: Histogram,
     counters: Counters,
 ) -> dict[H, list[Entry[S, H]]]:
-    """Give each entry to its holder: one attempt more, and a lease of its own, from the key `first_lease` on.
+    """Give each entry, which is there once, to its holder: one attempt more, and a lease of its own, from the key
+    `first_lease` on.
 
     Return what each holder got, in order. The latency of a first attempt is recorded, and each is counted. Raise
     ValueError, with nothing changed, when there are not as many holders as entries, no room for the leases, or
-    something that `Leases.grant` would refuse.
+    something that `Leases.grant` would refuse; TypeError, with nothing changed, for what is no entry and for a holder
+    that is None; and whatever the hash of a holder raises, with nothing changed.
     """
 
 def hold(held: dict[int, Entry[S, H]], entries: list[Entry[S, H]]) -> None:
-    """Put entries under their sequences."""
+    """Put entries under their sequences; with something else among them, none of them."""
 
 def let_go(
     held: dict[int, Entry[S, H]], keys: Sequence[int | str], leases: Leases[Entry[S, H]]
@@ -118,11 +119,4 @@ def changes_of(
     """The change of state of each entry that the ledger has."""
 
 def waiting_of(entries: list[Entry[S, H]]) -> list[tuple[Entry[S, H], int]]:
-    """Each entry with its attempt, and marked as one that has not left the broker."""
-
-def delivery_frames(deliveries: list[tuple[Entry[S, H], int]], batch: int, bytes_max: int) -> tuple[bytes, list[int]]:
-    """WebSocket frames with the first of these deliveries: all, or as many as it takes to reach `bytes_max`.
-
-    With a `batch`, up to so many share a frame; with 0, each has one. Return the frames, and for each delivery in them
-    where its frame ends; those entries are marked as sent.
-    """
+    """Each entry with its attempt, and marked as one that has not left; with something else among them, none is."""

@@ -1,5 +1,7 @@
 """Where the fields are in an InboundEvent, which is a tuple; a test holds this to its declaration."""
 
+from cpython.object cimport PyObject
+
 cdef enum:
     CONTRACT = 0
     STREAM = 1
@@ -12,3 +14,12 @@ cdef enum:
     CORRELATION_ID = 10
     PARTITION_KEY = 14
     FIELDS = 18
+
+
+cdef extern from "Python.h":
+    PyObject* PyTuple_GET_ITEM(object items, Py_ssize_t index) noexcept
+
+
+cdef inline object part(object items, Py_ssize_t index):
+    """A part of what is a tuple, and long enough."""
+    return <object>PyTuple_GET_ITEM(items, index)

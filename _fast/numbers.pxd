@@ -1,8 +1,9 @@
-"""A list of ints as an array of C, so that a batch is read as a whole before anything is done with it.
+"""Ints as numbers of C: one, or a list as an array, so that a batch is read as a whole before anything is done with it.
 
 Only ints are taken, and not whatever can say that it is one: reading them runs nobody else's code.
 """
 
+from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
@@ -22,3 +23,18 @@ cdef inline int64_t* numbers_in(list values) except NULL:
         free(numbers)
         raise
     return numbers
+
+
+cdef inline int64_t number_in(object value) except? -1:
+    """A number of 64 bits in a plain int: reading any other object may run its own code."""
+    if not PyLong_CheckExact(value):
+        raise TypeError(f"an int is needed here, not {type(value).__name__}")
+    return value
+
+
+cdef inline int64_t natural_in(object value) except -1:
+    """The same, from 0 on: what is written as text must not have a sign."""
+    cdef int64_t number = number_in(value)
+    if number < 0:
+        raise ValueError(f"a number from 0 on is needed here, not {number}")
+    return number

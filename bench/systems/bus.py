@@ -1,10 +1,10 @@
-"""The event bus inside this process: published to handled, scheduled to fired, with the time of each."""
+"""The event bus inside this process: published to handled, with the time of each; and many events put off."""
 
 import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import uvloop
@@ -24,7 +24,7 @@ FILLING = "x" * 160
 @contextmanager
 def bus_inside(directory: Path, topics: int, *, plain: bool = False) -> Iterator[Turn]:
     """A broker with handlers on so many topics; a `plain` function is called, another kind is awaited."""
-    with _opened(directory) as (runner, broker):
+    with opened(directory) as (runner, broker):
 
         def turn(first: int, count: int) -> Timed:
             return runner.run(_published(broker, topics, first, count, plain))
@@ -33,7 +33,8 @@ def bus_inside(directory: Path, topics: int, *, plain: bool = False) -> Iterator
 
 
 @contextmanager
-def _opened(directory: Path) -> Iterator[tuple[asyncio.Runner, Broker]]:
+def opened(directory: Path) -> Iterator[tuple[asyncio.Runner, Broker]]:
+    """A broker of this process, and what runs its coroutines."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
 
         async def opened() -> Broker:
@@ -109,37 +110,13 @@ def published_to_handled(directory: Path, rate: float, count: int) -> list[float
             await handled.all.wait()
         return sorted(when - start - number / rate for number, when in handled.times.items())
 
-    with _opened(directory) as (runner, broker):
+    with opened(directory) as (runner, broker):
         return runner.run(measure(broker))
 
 
-def scheduled_to_fired(directory: Path, far: int, due: int, lead_seconds: float) -> tuple[float, list[float]]:
-    """Schedule `far` events for tomorrow and `due` for one second soon.
+async def schedule(broker: Broker, topic: str, count: int, moment_of: Callable[[int], datetime]) -> None:
+    """Put off so many events, each to its moment, by callers who wait for their receipts."""
 
-    How many a second could be scheduled, and how late each of the due ones was handled, in order of size.
-    """
-
-    async def measure(broker: Broker) -> tuple[float, list[float]]:
-        handled = Handled(due, time.time)
-        broker.bus.subscribe("bench.due", handled, subscriber_id="bench", concurrency=100)
-        started = time.perf_counter()
-        tomorrow = datetime.now(UTC) + timedelta(days=1)
-        await _schedule(broker, "bench.far", far, lambda number: tomorrow + timedelta(milliseconds=number))
-        rate = far / (time.perf_counter() - started)
-        moment = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=lead_seconds)
-        moments = [moment + timedelta(seconds=number / due) for number in range(due)]
-        await _schedule(broker, "bench.due", due, lambda number: moments[number])
-        if datetime.now(UTC) >= moment:
-            raise BenchmarkFailed(f"{lead_seconds} s were too short to schedule {due} events; use more")
-        with no_collections():
-            await handled.all.wait()
-        return rate, sorted(when - moments[number].timestamp() for number, when in handled.times.items())
-
-    with _opened(directory) as (runner, broker):
-        return runner.run(measure(broker))
-
-
-async def _schedule(broker: Broker, topic: str, count: int, moment_of: Callable[[int], datetime]) -> None:
     async def some(caller: int) -> None:
         for number in range(caller, count, SCHEDULERS):
             await broker.bus.schedule_at(moment_of(number), topic, "bench", {"number": number, "filling": FILLING})

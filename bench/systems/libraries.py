@@ -78,12 +78,18 @@ def persist_queue(directory: Path, shape: Shape) -> Iterator[Turn]:
 
 
 @contextmanager
-def huey(directory: Path, shape: Shape) -> Iterator[Turn]:
+def huey_storage(directory: Path) -> Iterator[Any]:
     """The storage of huey, without its tasks around it: fsync, and first in, first out."""
     storage = _module("huey.storage").SqliteStorage(
         "bench", filename=str(directory / "huey.db"), fsync=True, strict_fifo=True
     )
     _check_synced(storage.conn)
-
-    yield _turn(shape, lambda text: storage.enqueue(text.encode()), lambda: bytes(storage.dequeue()).decode())
+    yield storage
     storage.close()
+
+
+@contextmanager
+def huey(directory: Path, shape: Shape) -> Iterator[Turn]:
+    """What is put into the queue of huey's storage, and taken out."""
+    with huey_storage(directory) as storage:
+        yield _turn(shape, lambda text: storage.enqueue(text.encode()), lambda: bytes(storage.dequeue()).decode())

@@ -91,6 +91,24 @@ async def test_a_delivery_that_waited_too_long_keeps_the_attempt_it_was(
     assert [each["attempt"] for each in texts(slow.take_now())] == [1]
 
 
+async def test_a_delivery_that_never_left_does_not_count_also_when_an_older_one_of_its_event_leaves_late(
+    registry: Registry, ledger: FakeLedger, clock: ManualClock
+) -> None:
+    first, second = DeliveryQueue(), DeliveryQueue()
+    registry.grant(registry.subscribe("s", first), 1)
+    registry.committed(ledger.write_all("s", "a"))
+    subscription = registry.subscribe("s", second)
+    registry.grant(subscription, 1)
+    clock.advance(1000)
+    registry.expire()
+    await first.take()
+    clock.advance(1000)
+    registry.grant(registry.subscribe("s", Inbox()), 1)
+    (waiting,) = subscription.entries.values()
+    registry.expire()
+    assert (waiting.attempt, waiting.failures) == (3, 1)
+
+
 async def test_a_batch_is_one_frame_and_answers_keep_their_place() -> None:
     queue = filled(10, 10, 10, batch=2)
     queue.answer(b"{}")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import _fast
-from tests.fast import models
+from tests.fast import entries_model, models
 
 settings.register_profile(
     "ci",
@@ -54,3 +54,9 @@ counters = _both("Counters")
 deeper_than = _both("deeper_than")
 plain_request = _both("plain_request")
 bytes_owed = _both("bytes_owed")
+
+
+@pytest.fixture(params=["compiled"] if PROFILE == "emulated" else ["compiled", "model"])
+def entries(request: pytest.FixtureRequest) -> Any:
+    """Entries and all that is done with them, as the names of a module: the compiled ones, then their model."""
+    return _fast if request.param == "compiled" else entries_model

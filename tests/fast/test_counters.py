@@ -13,7 +13,7 @@ from tests.fast.counters_model import Counters as Model
 NAMES = ("came", "delivered", "redelivered", "acked", "nacked", "dead")
 STEPS = st.sampled_from(
     [("count_came",), ("count_delivered", True), ("count_delivered", False), ("count_acked",), ("count_nacked",),
-     ("count_dead",), ("count_dead", 0), ("count_dead", 5)]
+     ("count_dead",), ("count_dead", 0), ("count_dead", 5), ("count_came", 7), ("count_acked", 3), ("count_acked", 0)]
 )  # fmt: skip
 
 
@@ -38,10 +38,11 @@ def test_each_count_is_its_own(Counters: Any) -> None:
 
 
 @pytest.mark.parametrize(("count", "error"), [(-1, ValueError), (2**63, OverflowError), (-(2**63) - 1, OverflowError)])
-def test_what_cannot_be_a_count_changes_nothing(Counters: Any, count: int, error: type[Exception]) -> None:
+@pytest.mark.parametrize("name", ["count_came", "count_acked", "count_dead"])
+def test_what_cannot_be_a_count_changes_nothing(Counters: Any, name: str, count: int, error: type[Exception]) -> None:
     counters = Counters()
     with pytest.raises(error):
-        counters.count_dead(count)
+        getattr(counters, name)(count)
     assert read(counters) == [0] * 6
 
 
