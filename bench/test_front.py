@@ -14,7 +14,7 @@ from bench.scenarios.publish import http_contenders, socket_contenders
 from bench.turns import Contender, Plan, in_turns
 
 HTTP_RATIO_MIN = 0.7
-SOCKET_RATIO_MIN = 0.6
+SOCKET_RATIO_MIN = 1.0
 WITHOUT_SYNCS = {"journal": {"synchronous": "normal"}}
 """With one request under way on each connection, a disk that others write to is all that would be measured."""
 

@@ -350,6 +350,6 @@ def test_a_lease_of_another_attempt_is_not_ended(entries):
     assert len(desk.leases) == 1
 
 
-@pytest.mark.parametrize("call", ["stream_runs", "envelope_bytes", "any_partition", "waiting_of", "identities_of"])
+@pytest.mark.parametrize("call", ["stream_runs", "envelope_bytes", "any_partition", "waiting_of"])
 def test_none_is_no_list(call):
     assert raised(getattr(_fast, call), None) is TypeError

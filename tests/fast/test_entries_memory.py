@@ -73,7 +73,6 @@ def refuse_everything(desk, given, waiting, held):
         lambda: _fast.stream_runs([(1, event()), (2, ())]),
         lambda: _fast.entries_of("s", [(1, event()), (2, event(envelope=None))], "bus", None),
         lambda: _fast.entries_of("s", [(1, event()), (2, event(contract="bus"))], "bus", None),
-        lambda: _fast.identities_of([event(), event("\ud800")]),
         lambda: _fast.envelope_bytes(odd),
         lambda: _fast.any_partition(odd),
         lambda: _fast.waiting_of(odd),
@@ -117,7 +116,6 @@ def live(cycles, desk, first):
                 _fast.hold(held, share)
             assert _fast.let_go(held, list(held), desk.leases)[1] == []
             _fast.changes_of(given, 1, number)
-        _fast.identities_of([each for _, each in events])
 
 
 @pytest.mark.parametrize("flavour", ["lives", "refusals"])

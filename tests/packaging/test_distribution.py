@@ -142,4 +142,4 @@ def test_the_modules_have_no_symbols_and_the_wheel_is_small(wheel: Path, tmp_pat
         assert [library for library in needed if not library.startswith(("libc.so.", "ld-linux"))] == []
         assert ".dynsym" in sections
         assert not {name for name in sections if name == ".symtab" or name.startswith(".debug")}
-    assert wheel.stat().st_size < 1_200_000, "what a wheel weighs is said in docs/explanation/dependencies.md"
+    assert wheel.stat().st_size < 1_500_000, "what a wheel weighs is said in docs/explanation/dependencies.md"
