@@ -55,7 +55,8 @@ class Line:
         while stuck_bytes := self.stuck_bytes:
             try:
                 async with asyncio.timeout(STALLED_READER_MS_MAX / 1000):
-                    await self._writer.drain()
+                    # Whoever drains waits for a future that all share; to cancel it would be to cancel the others.
+                    await asyncio.shield(self._writer.drain())
             except TimeoutError:
                 if self.stuck_bytes >= stuck_bytes:
                     raise ConnectionAbortedError("the peer reads nothing") from None
