@@ -5,6 +5,7 @@ until all of it is there: nothing gathers in the transport but the rest of one w
 """
 
 import asyncio
+import sys
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -68,8 +69,13 @@ class Line:
         if not self.write_now(frames):
             await self.left()
 
+    def fail(self) -> None:
+        """End the connection because what it should have been sent cannot be made; none of that has left."""
+        self._lost_bytes = sys.maxsize
+        self._transport.abort()
+
     def cut(self) -> None:
         """End the connection without waiting for what is stuck; one without anything stuck ends by itself."""
         if stuck_bytes := self._transport.get_write_buffer_size():
-            self._lost_bytes = stuck_bytes
+            self._lost_bytes = self._lost_bytes or stuck_bytes
             self._transport.abort()
