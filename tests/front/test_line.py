@@ -1,41 +1,54 @@
 """The way out of a socket, to a reader that is slow."""
 
 import asyncio
-import socket
 from contextlib import suppress
+from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http_writer import StreamWriter
 
 from broker.app import App
 from broker.deliveries.outbox import DeliveryQueue
 from broker.front import line
 from tests.support.client import Client
-from tests.support.quick import connections
 from tests.support.raw import websocket
 from tests.support.writer import eventually
 
-SIZE = 900_000
 CREDIT = b"\x81\x8c" + bytes(4) + b'{"credit":3}'
 
 
-async def test_a_reader_that_takes_long_for_one_write_and_reads_on_gets_everything(
-    app: App, client: Client, monkeypatch: pytest.MonkeyPatch
+class SlowTransport:
+    """Has less in it whenever somebody looks again, and never says that it is empty."""
+
+    def __init__(self, *sizes: int) -> None:
+        self._sizes = list(sizes)
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        assert high == 0
+
+    def get_write_buffer_size(self) -> int:
+        return self._sizes.pop(0) if len(self._sizes) > 1 else self._sizes[0]
+
+    def is_closing(self) -> bool:
+        return False
+
+
+async def test_a_reader_that_takes_long_for_one_write_and_reads_on_is_waited_for_and_so_is_who_waits_beside(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(line, "STALLED_READER_MS_MAX", 200)
-    for number in range(3):
-        await client.enqueue(f"e-{number}", payload="x" * SIZE)
-    async with websocket(app) as (reader, writer):
-        here = writer.get_extra_info("sockname")
-        (connection,) = [each for each in connections(app) if each.peername == here]
-        assert connection.transport is not None
-        connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
-        writer.write(CREDIT)
-        read = 0
-        async with asyncio.timeout(20):
-            while read < 3 * SIZE:
-                read += len(await reader.readexactly(30_000))
-                await asyncio.sleep(0.02)
-    await eventually(lambda: app.server.connections == 1)
+    monkeypatch.setattr(line, "STALLED_READER_MS_MAX", 10)
+    transport: Any = SlowTransport(9, 6, 6, 3, 3, 0)
+    protocol = BaseProtocol(asyncio.get_running_loop())
+    protocol.transport = transport
+    protocol.pause_writing()
+    writer: Any = StreamWriter(protocol, asyncio.get_running_loop())
+    beside = asyncio.create_task(writer.drain())
+    await line.Line(web.WebSocketResponse(), transport, writer).left()
+    assert not beside.done()
+    protocol.resume_writing()
+    await beside
 
 
 async def test_a_socket_that_cannot_be_sent_to_is_ended_and_its_deliveries_are_anothers(
