@@ -20,4 +20,4 @@ class FrameReader:
 
 def ack_keys(texts: list[bytes], first: int, keys_max: int) -> tuple[list[str | int], int]:
     """The sequences that the texts from `first` on acknowledge, and where that ends: behind the texts that are plainly
-    `{"ack": seq}` or `{"ack": [seq, …]}`, with up to `keys_max` sequences each."""
+    `{"ack": seq}` or `{"ack": [seq, …]}`, with up to `keys_max` sequences together."""

@@ -24,6 +24,7 @@ cdef enum:
     MASK_BYTES = 4
     CONTROL_BYTES_MAX = 125
     DIGITS_MAX = 18       # a number of so many digits is a signed 64-bit integer
+    PARTS_MAX = 8192      # an object for every two bytes of a frame would be many times its size
 
 
 cdef inline bytes unmasked(const unsigned char* mask, const unsigned char* data, Py_ssize_t length):
@@ -68,6 +69,8 @@ cdef class FrameReader:
             self._parts.append(chunk)
             self.held_bytes += PyBytes_GET_SIZE(chunk)
             if self.held_bytes < self._needed_bytes:
+                if PyList_GET_SIZE(self._parts) == PARTS_MAX:
+                    self._parts = [b"".join(self._parts)]
                 return texts, b""
             chunk = b"".join(self._parts)
             self._parts = []
@@ -169,11 +172,12 @@ cdef inline const unsigned char* expect(const unsigned char* at, const unsigned 
 
 
 cdef bint read_acks(bytes text, list keys, Py_ssize_t keys_max) except -1:
-    """Add what a text acknowledges; False, with nothing added, for one that is not plainly that."""
+    """Add what a text acknowledges; False, with nothing added, for one that is not plainly that, or too much."""
     cdef const unsigned char* at = <const unsigned char*>PyBytes_AS_STRING(text)
     cdef const unsigned char* end = at + PyBytes_GET_SIZE(text)
     cdef list found
     cdef int64_t seq = 0
+    keys_max -= PyList_GET_SIZE(keys)
     at = expect(at, end, c'{')
     if at == NULL or end - at < 5 or not (at[0] == c'"' and at[1] == c'a' and at[2] == c'c' and at[3] == c'k' and at[4] == c'"'):
         return False
@@ -182,7 +186,7 @@ cdef bint read_acks(bytes text, list keys, Py_ssize_t keys_max) except -1:
         return False
     if at[0] != c'[':
         at = expect(read_seq(at, end, &seq), end, c'}')
-        if at != end:
+        if at != end or keys_max < 1:
             return False
         keys.append(seq)
         return True
@@ -190,7 +194,7 @@ cdef bint read_acks(bytes text, list keys, Py_ssize_t keys_max) except -1:
     at = skip_blanks(at + 1, end)
     while True:
         at = read_seq(at, end, &seq)
-        if at == NULL or PyList_GET_SIZE(found) == keys_max:
+        if at == NULL or PyList_GET_SIZE(found) >= keys_max:
             return False
         found.append(seq)
         at = skip_blanks(at, end)

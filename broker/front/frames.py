@@ -67,9 +67,16 @@ class TextSocket(web.WebSocketResponse):
         self._reader.feed_data(WSMessage(WSMsgType.CLOSING, None, ""), 0)
 
     def end_texts(self) -> None:
-        """Nobody takes any more."""
+        """Nobody takes any more; what is kept is dropped, and what comes behind it is read."""
         if self._texts is not None:
             self._texts.end()
+
+    def _pong_not_received(self) -> None:
+        """A peer that is not read cannot be heard: it is asked again."""
+        if self._texts is not None and self._texts.holds:
+            self._reset_heartbeat()
+        else:
+            super()._pong_not_received()
 
 
 class _Texts:
@@ -101,6 +108,11 @@ class _Texts:
     def begin(self, take: Take, ready: Callable[[], Awaitable[None]]) -> None:
         self._take = take
         self._ready = ready
+
+    @property
+    def holds(self) -> bool:
+        """Whether texts wait for room, so that nothing is read."""
+        return self._going_on is not None
 
     # What aiohttp calls.
 
@@ -158,6 +170,10 @@ class _Texts:
             await self._ready()
             took = self._try(self._kept)
             del self._kept[:took]
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Let aiohttp have what waited behind the texts, and read the line again."""
         self._going_on = None
         others, self._kept_others = self._kept_others, []
         for each in others:
@@ -171,8 +187,10 @@ class _Texts:
             self._reader.feed_data(text_frame_head(len(text)) + text)
 
     async def taken(self) -> None:
-        if self._going_on is not None:
-            await asyncio.shield(self._going_on)
+        if (going_on := self._going_on) is not None:
+            await asyncio.wait({going_on})  # it may be cancelled, by `end`; who waits is not
+            if not going_on.cancelled():
+                going_on.result()
         if self._failure is not None:
             raise self._failure
 
@@ -180,3 +198,5 @@ class _Texts:
         self._ended = True
         if self._going_on is not None:
             self._going_on.cancel()
+            self._kept.clear()
+            self._read_on()

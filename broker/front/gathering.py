@@ -131,7 +131,8 @@ class Gathering:
             self._answer(events, CourierError("the broker met an error of its own; its log has the details"))
 
     async def close(self) -> None:
-        """Hand nothing over any more."""
+        """Hand nothing over any more, whoever still asks for it."""
+        self._groups.clear()
         if self._waiting is not None:
             self._waiting.cancel()
             await asyncio.gather(self._waiting, return_exceptions=True)

@@ -5,6 +5,7 @@ until all of it is there: nothing gathers in the transport but the rest of one w
 """
 
 import asyncio
+import sys
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -55,7 +56,8 @@ class Line:
         while stuck_bytes := self.stuck_bytes:
             try:
                 async with asyncio.timeout(STALLED_READER_MS_MAX / 1000):
-                    await self._writer.drain()
+                    # Whoever drains waits for a future that all share; to cancel it would be to cancel the others.
+                    await asyncio.shield(self._writer.drain())
             except TimeoutError:
                 if self.stuck_bytes >= stuck_bytes:
                     raise ConnectionAbortedError("the peer reads nothing") from None
@@ -67,8 +69,13 @@ class Line:
         if not self.write_now(frames):
             await self.left()
 
+    def fail(self) -> None:
+        """End the connection because what it should have been sent cannot be made; none of that has left."""
+        self._lost_bytes = sys.maxsize
+        self._transport.abort()
+
     def cut(self) -> None:
         """End the connection without waiting for what is stuck; one without anything stuck ends by itself."""
         if stuck_bytes := self._transport.get_write_buffer_size():
-            self._lost_bytes = stuck_bytes
+            self._lost_bytes = self._lost_bytes or stuck_bytes
             self._transport.abort()

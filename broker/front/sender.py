@@ -6,10 +6,13 @@ waits until it has, and nothing more is taken meanwhile.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
 from broker.front.line import Line
+
+log = logging.getLogger(__name__)
 
 
 class Outgoing(Protocol):
@@ -58,6 +61,10 @@ class Sender:
                     return
         except ConnectionError:
             self._cut()
+        except Exception:
+            log.exception("what waits for a peer cannot be sent")
+            self._line.fail()
+            self._end()
 
     async def _send_on(self) -> None:
         """Wait until the last write has left, and go on."""
@@ -71,6 +78,9 @@ class Sender:
 
     def _cut(self) -> None:
         self._line.cut()
+        self._end()
+
+    def _end(self) -> None:
         self._ended = True
         self._outgoing.end()
 

@@ -35,7 +35,9 @@ _TRANSPORT: web.ResponseKey[asyncio.WriteTransport] = web.ResponseKey("transport
 
 
 async def refuse(socket: web.WebSocketResponse, error: CourierError) -> None:
-    """Say what is wrong in an error frame, and close with the code of the error."""
+    """Say what is wrong in an error frame, and close with the code of the error; take no more of what it sent."""
+    if isinstance(socket, TextSocket):
+        socket.end_texts()
     reason = error.message.encode()[:CLOSE_REASON_BYTES_MAX].decode(errors="ignore")
     await _part(socket, error.close_code, reason, error_frame(error))
 

@@ -2,6 +2,7 @@
 
 import struct
 import sys
+import tracemalloc
 from itertools import pairwise
 from typing import Any
 
@@ -125,6 +126,21 @@ def test_any_bytes_in_any_pieces_are_read_as_by_the_model(sent: bytes, cuts: lis
             return
 
 
+def test_a_long_text_in_tiny_pieces_takes_little_more_than_its_bytes() -> None:
+    size = 1 << 21
+    reader = _fast.FrameReader(size)
+    sent = frame(b"x" * size, mask=bytes(4))
+    tracemalloc.start()
+    try:
+        for at in range(0, len(sent) - 2, 2):
+            reader.take(sent[at : at + 2])
+        assert tracemalloc.get_traced_memory()[1] < 3 * size
+    finally:
+        tracemalloc.stop()
+    texts, _ = reader.take(sent[-2:] if len(sent) % 2 == 0 else sent[-1:])
+    assert texts == [b"x" * size]
+
+
 def test_reading_keeps_nothing_of_what_was_read() -> None:
     reader = _fast.FrameReader(MAX)
     chunk = frame(b"x" * 50) * 20
@@ -151,6 +167,21 @@ def test_acknowledgements_in_a_row_are_one_list(
     frames: Any, texts: list[bytes], first: int, keys: list[int], end: int
 ) -> None:
     assert frames.ack_keys(texts, first, 10) == (keys, end)
+
+
+@pytest.mark.parametrize(
+    ("texts", "keys", "end"),
+    [
+        ([b'{"ack":1}'] * 5, [1] * 3, 3),
+        ([b'{"ack":[1,2,3]}', b'{"ack":4}'], [1, 2, 3], 1),
+        ([b'{"ack":[1,2]}', b'{"ack":[3,4]}', b'{"ack":5}'], [1, 2], 1),
+        ([b'{"ack":1}', b'{"ack":[2,3]}', b'{"ack":[4]}'], [1, 2, 3], 2),
+    ],
+)
+def test_acknowledgements_in_a_row_are_no_more_than_one_text_may_have(
+    frames: Any, texts: list[bytes], keys: list[int], end: int
+) -> None:
+    assert frames.ack_keys(texts, 0, 3) == (keys, end)
 
 
 @pytest.mark.parametrize(

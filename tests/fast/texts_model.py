@@ -88,7 +88,8 @@ def ack_keys(texts: list[bytes], first: int, keys_max: int) -> tuple[list[int], 
         if match is None:
             return keys, place
         found = json.loads(match[1])
-        if isinstance(found, list) and len(found) > keys_max:
+        more = found if isinstance(found, list) else [found]
+        if len(keys) + len(more) > keys_max:
             return keys, place
-        keys += found if isinstance(found, list) else [found]
+        keys += more
     return keys, max(first, len(texts))

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from broker.app import App
+from broker.config import Auth, Token
+from broker.front import sockets, subscribe
 from broker.front.frames import TextSocket
 from tests.conftest import Connect, StartApp
 from tests.front.test_publish import ids
@@ -20,6 +22,7 @@ HANDSHAKE = (
     b"GET /v1/publish HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
+TOKENS = Auth(tokens=(Token(token="t", scopes=("streams:*:enqueue",), name="t"),))
 CLOSE, PING, PONG, TEXT, CONTINUED = 0x88, 0x89, 0x8A, 0x81, 0x80
 
 
@@ -197,3 +200,61 @@ async def test_a_subscriber_that_does_not_read_its_errors_is_not_read_either(
         for _ in range(30):
             assert json.loads((await read(reader))[1])["error"]["code"] == "invalid_request"
     assert taken == [1] * 30
+
+
+async def test_many_acknowledgements_that_are_refused_are_answered_before_more_are_looked_at(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscribe, "KEYS_PER_FRAME_MAX", 10)
+    asked: list[int] = []
+    ack_many = app.registry.ack_many
+
+    def counted(subscription: Any, keys: list[str | int], attempt: int | None = None) -> Any:
+        asked.append(len(keys))
+        return ack_many(subscription, keys, attempt)
+
+    monkeypatch.setattr(app.registry, "ack_many", counted)
+    async with websocket(app) as (reader, writer):
+        writer.write(frame(b'{"ack":7}') * 25 + frame(b'{"ack":[7,7,7,7,7,7,7]}') * 3)
+        for _ in range(46):
+            assert json.loads((await read(reader))[1])["error"]["code"] == "lease_not_held"
+    assert sum(asked) == 46
+    assert max(asked) <= 10
+
+
+async def test_a_producer_whose_texts_wait_for_room_need_not_answer_pings(
+    start_app: StartApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "HEARTBEAT_SECONDS", 0.1)
+    app = await start_app({"journal": {"queueMax": 10}})
+    async with websocket(app, "/v1/publish") as (reader, writer):
+        await opened(reader)
+        async with held_writer(app):
+            writer.write(b"".join(frame(body(event_id)) for event_id in ids(50)))
+            for _ in range(3):
+                assert await read(reader) == (PING, b"")
+                writer.write(frame(b"", PONG))  # it is not read: the texts before it wait
+        assert await answers(reader, 50) == ids(50)
+
+
+async def test_what_waits_for_room_when_its_producer_is_revoked_is_not_taken(start_app: StartApp) -> None:
+    app = await start_app({"journal": {"queueMax": 10}})
+    async with websocket(app, "/v1/publish") as (reader, writer):
+        await opened(reader)
+        async with held_writer(app):
+            writer.write(b"".join(frame(body(event_id)) for event_id in ids(200)))
+            await eventually(lambda: app.journal.health.saturations > 0)
+            (socket,) = app._publish._sockets._open
+            assert isinstance(socket, TextSocket)
+            assert socket._texts is not None
+            waiting = socket._texts
+            await eventually(lambda: len(waiting._kept) > 50)
+            kept = len(waiting._kept)
+            revoking = asyncio.create_task(app.replace_tokens(TOKENS))
+            while (said := await read(reader))[0] != CLOSE:
+                pass
+            assert said[1][:2] == struct.pack("!H", 4401)
+            writer.write(frame(said[1], CLOSE))  # behind texts that nobody takes any more
+            assert await revoking == 1
+        await eventually(lambda: app._publish.open_sockets == 0)
+    assert len(await stored(app)) <= 200 - kept

@@ -115,3 +115,17 @@ async def test_an_error_of_the_brokers_own_is_answered_and_the_next_frames_are_t
         (bad, error), good = answered
         assert (bad, type(error), good) == ("bad", CourierError, ("good", "taken"))
         assert "its log has the details" in error.message
+
+
+async def test_what_is_told_to_hand_over_after_its_end_hands_nothing_over() -> None:
+    submitted: list[int] = []
+
+    def submit(events: list[InboundEvent], _done: Any) -> None:
+        submitted.append(len(events))
+
+    gathering = Gathering(submit, lambda _events: True, no_wait, lambda _events, _outcome: None, 10)
+    gathering.add([parse_enqueue(body("e-1"), 1)], 1, False)
+    asyncio.get_running_loop().call_soon(gathering.hand_over)
+    await gathering.close()
+    await asyncio.sleep(0)
+    assert submitted == []
