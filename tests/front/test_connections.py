@@ -40,9 +40,12 @@ class Line:
         return int(head[0].split()[1]), headers, json.loads(content)
 
     async def end(self) -> bytes:
-        """What else comes until the broker closes the connection."""
+        """What else comes until the broker closes the connection; nothing if bytes are on their way to it then."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            return await self.reader.read()
+            try:
+                return await self.reader.read()
+            except ConnectionResetError:  # how the kernel answers bytes for a connection that is closed
+                return b""
 
     async def drip(self, sent: bytes, pause_ms: int) -> None:
         """Send byte by byte, until the broker has had enough."""
