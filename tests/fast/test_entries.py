@@ -22,7 +22,10 @@ def no_origin(event):
 
 
 def test_the_places_of_the_fields_are_those_of_an_inbound_event():
-    text = Path(_fast.__file__).with_name("fields.pxd").read_text(encoding="utf-8")
+    path = Path(__file__).parents[2] / "_fast" / "fields.pxd"
+    if not path.exists():
+        pytest.skip("only the sources have it, and this is a wheel")
+    text = path.read_text(encoding="utf-8")
     places = {name.lower(): int(place) for name, place in re.findall(r"^    (\w+) = (\d+)$", text, re.MULTILINE)}
     assert places.pop("fields") == len(InboundEvent._fields)
     assert len(places) >= 9
