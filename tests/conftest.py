@@ -1,5 +1,6 @@
 """What every test shares: uvloop, nothing left over, a broker as a process and one inside the test."""
 
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
@@ -18,6 +19,11 @@ from broker.config import Config
 from tests.support import leaks
 from tests.support.client import Client
 from tests.support.process import BrokerProcess
+
+for _ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    # A run that was started in the background may ignore these, and what the tests start would ignore them, too.
+    if signal.getsignal(_ignored) is signal.SIG_IGN:
+        signal.signal(_ignored, signal.SIG_DFL)
 
 StartBroker = Callable[..., BrokerProcess]
 StartApp = Callable[..., Awaitable[App]]
