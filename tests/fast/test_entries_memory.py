@@ -139,7 +139,8 @@ def test_neither_lives_nor_refusals_leave_a_trace(flavour):
         work(first)
         gc.collect()
         growths.append(resident_bytes() - resident)
-    assert abs(sys.getallocatedblocks() - blocks) < 200
+    # What fell is not from here: a test before this one may leave something that is let go of meanwhile.
+    assert sys.getallocatedblocks() - blocks < 200
     assert abs(len(gc.get_objects()) - objects) < 50
     assert min(growths) < 128 * 1024, f"a leak grows in every pass: {growths}"
     assert raised(refuse_everything, desk, given, waiting, held) is None
